@@ -177,8 +177,15 @@ pub mod drops {
     //! harnessing the astronomical data deluge"). Applications are shell commands or a few functions, data are files or
     //! memory.
 
+    /// Earlier name of [`PreparedRecipe`].
+    #[deprecated(note = "renamed to `PreparedRecipe`")]
+    pub type Prepared<'r> = PreparedRecipe<'r>;
+    /// Earlier name of [`DropState`].
+    #[deprecated(note = "renamed to `DropState`")]
+    pub type State = DropState;
+
     pub use anabranch_flow::drops::{
-        DropReport, DropsError, Failed, Naming, Outcome, Prepared, Reason, Recipe, State, end_all,
+        DropReport, DropState, DropsError, Failed, Naming, Outcome, PreparedRecipe, Reason, Recipe, end_all,
     };
 }
 
@@ -283,11 +290,15 @@ pub mod pipeline {
 pub mod plan {
     //! The plan: the work of every device and link, its order, and its memory.
 
+    /// Earlier name of [`MemoryItem`].
+    #[deprecated(note = "renamed to `MemoryItem`")]
+    pub type Held = MemoryItem;
+
     pub use anabranch_plan::{
-        Allocation, CandidatePlan, ChunkRule, DeviceMemory, HOST, Held, Holding, KernelNeeds, LinkPlan, MachineDevice,
-        MemoryPlan, MemoryShortage, Moved, Needs, PackedConstant, Plan, PlanDevice, PlanError, PlanOptions, Predicted,
-        Residency, Ring, Route, SharedConstant, Step, Stream, StreamMode, Traffic, Transfer, TransferId, Violation,
-        check,
+        Allocation, CandidatePlan, ChunkRule, DeviceMemory, HOST, Holding, KernelNeeds, LinkPlan, MachineDevice,
+        MemoryItem, MemoryPlan, MemoryShortage, Moved, Needs, PackedConstant, Plan, PlanDevice, PlanError, PlanOptions,
+        Predicted, Residency, Ring, Route, SharedConstant, Step, Stream, StreamMode, Traffic, Transfer, TransferId,
+        Violation, check,
     };
 }
 

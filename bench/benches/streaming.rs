@@ -4,7 +4,7 @@
 //! whole tensor, and as one block that takes the tensor chunk by chunk. Both are compared with the time of a plain
 //! copy, which reads and writes the tensor once. Each figure is the median over rounds of ratios within the round.
 
-use anabranch_bench::cpu::{Prepared, copy, touched};
+use anabranch_bench::cpu::{PreparedKernel, copy, touched};
 use anabranch_bench::nodes::{spec, values};
 use anabranch_bench::turns::median;
 use anabranch_kernels::cpu::Team;
@@ -98,7 +98,7 @@ impl Chain {
 
     /// Returns a rival that runs each node on the whole tensor, alternating between two buffers.
     fn one_by_one<'a>(&'a self, team: &'a Team) -> Rival<'a> {
-        let mut nodes: Vec<_> = self.members.iter().map(|member| Prepared::new(&member.spec, &[])).collect();
+        let mut nodes: Vec<_> = self.members.iter().map(|member| PreparedKernel::new(&member.spec, &[])).collect();
         let [mut from, mut to] = [touched(BYTES), touched(BYTES)];
         Box::new(move || {
             for (at, (node, member)) in nodes.iter_mut().zip(&self.members).enumerate() {
@@ -116,7 +116,7 @@ impl Chain {
         let members = self.members.clone();
         let op = Op::Block(Block { outputs: vec![members.len() - 1], members, rows, chunk_rows });
         let node = NodeSpec { op, inputs: vec![spec(&[ROWS, COLUMNS]), spec(&[COLUMNS])], outputs: vec![spec(&[])] };
-        let (mut node, mut sum) = (Prepared::new(&node, &[]), Buffer::zeroed(size_of::<f32>()));
+        let (mut node, mut sum) = (PreparedKernel::new(&node, &[]), Buffer::zeroed(size_of::<f32>()));
         Box::new(move || node.run(&self.inputs.each_ref().map(Tensor::bytes), sum.bytes_mut(), team))
     }
 }

@@ -32,13 +32,13 @@ pub fn touched(bytes: usize) -> Buffer {
 }
 
 /// Prepared kernel and its scratch memory.
-pub struct Prepared {
+pub struct PreparedKernel {
     kernel: Box<dyn CpuKernel>,
     scratch: Buffer,
     rows: usize,
 }
 
-impl Prepared {
+impl PreparedKernel {
     /// Prepares `node` with these constant inputs; missing inputs are not constant.
     pub fn new(node: &NodeSpec, constants: &[Option<Tensor>]) -> Self {
         let constants: Vec<_> = (0..node.inputs.len()).map(|at| constants.get(at).cloned().flatten()).collect();
@@ -63,7 +63,7 @@ impl Prepared {
 
 /// Prepared kernel with its inputs and outputs, all touched before.
 pub struct CpuRun {
-    prepared: Prepared,
+    prepared: PreparedKernel,
     inputs: Vec<Tensor>,
     outputs: Vec<Buffer>,
 }
@@ -83,7 +83,7 @@ impl CpuRun {
         let constants: Vec<_> =
             inputs.iter().zip(constant).map(|(input, constant)| constant.then(|| input.clone())).collect();
         let outputs = node.outputs.iter().map(|output| touched(output.bytes())).collect();
-        Self { prepared: Prepared::new(node, &constants), inputs, outputs }
+        Self { prepared: PreparedKernel::new(node, &constants), inputs, outputs }
     }
 
     /// Returns the bytes read and written once.

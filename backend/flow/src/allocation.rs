@@ -20,12 +20,12 @@ pub struct Allocation {
     strategy: String,
     /// Nodes and workers, in the order in which the nodes were declared.
     nodes: Vec<(String, u32)>,
-    placed: Option<Placed>,
+    placed: Option<PlacementRecord>,
 }
 
 /// Further data of an allocation that was made by this process.
 #[derive(Clone, Debug, PartialEq)]
-struct Placed {
+struct PlacementRecord {
     /// Prediction for one iteration.
     schedule: Schedule,
     file: PlanFile,
@@ -55,7 +55,7 @@ impl Allocation {
         Allocation {
             strategy: placement.strategy.to_owned(),
             nodes: nodes.zip(placement.device_of.iter().map(|device| device.0)).collect(),
-            placed: Some(Placed { schedule, file }),
+            placed: Some(PlacementRecord { schedule, file }),
         }
     }
 

@@ -44,7 +44,7 @@ pub(super) struct Former<'a> {
 
 /// Gangs of a plan, and an order in which each gang's members stand together.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Formed {
+pub(super) struct Gangs {
     pub(super) gangs: Vec<Gang>,
     pub(super) order: Vec<TaskId>,
     pub(super) forecast: Option<Prediction>,
@@ -53,9 +53,9 @@ pub(super) struct Formed {
 impl Former<'_> {
     /// Forms gangs greedily, from the first producer on: all possible gangs, or those that improve the forecast.
     /// O(candidates × (positions between their members + log)) per round.
-    pub(super) fn form(&self) -> Formed {
+    pub(super) fn form(&self) -> Gangs {
         let order = self.schedule.order.clone();
-        let mut formed = Formed { order, ..Formed::default() };
+        let mut formed = Gangs { order, ..Gangs::default() };
         let gaining = self.options.streaming == StreamMode::Auto;
         if self.options.streaming == StreamMode::Off {
             return formed;
@@ -70,7 +70,7 @@ impl Former<'_> {
                 break;
             }
             let (gangs, order) = timeline.gangs();
-            formed = Formed { gangs, order, forecast: Some(better.clone()) };
+            formed = Gangs { gangs, order, forecast: Some(better.clone()) };
             known = better;
         }
         formed
@@ -268,7 +268,7 @@ pub(crate) fn common_divisor(mut one: usize, mut other: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::common_divisor;
-    use crate::test_programs::{Maker, Placed, add, gangs, relu};
+    use crate::test_programs::{Maker, PlacedProgram, add, gangs, relu};
     use crate::{ChunkRule, PlanOptions, Route, StreamMode};
     use anabranch_ir::program::NodeId;
 
@@ -279,8 +279,8 @@ mod tests {
     }
 
     /// Three nodes one after the other, which take 0, 1 and 2 units of 0.1 ms, times `factor`.
-    fn chain(factor: f64, device_of: &[u32]) -> Placed {
-        let mut placed = Placed::chain(&["cpu", "cpu", "cpu"], device_of, &DIMS);
+    fn chain(factor: f64, device_of: &[u32]) -> PlacedProgram {
+        let mut placed = PlacedProgram::chain(&["cpu", "cpu", "cpu"], device_of, &DIMS);
         for span in &mut placed.schedule.tasks {
             (span.start, span.end) = (span.start * factor, span.end * factor);
         }
@@ -330,7 +330,7 @@ mod tests {
         let b = maker.node(relu(), &[a], &DIMS);
         let c = maker.node(relu(), &[b], &DIMS);
         let d = maker.node(add(), &[a, c], &DIMS);
-        let placed = Placed::new(maker.finish(&[d]), &["cpu"; 4], &[1, 2, 3, 0]);
+        let placed = PlacedProgram::new(maker.finish(&[d]), &["cpu"; 4], &[1, 2, 3, 0]);
         let plan = placed.plan(&options(StreamMode::Always, ChunkRule::Rows(1 << 12))).expect("feasible");
         assert_eq!(gangs(&plan), [[0, 1, 2, 3].map(NodeId)]);
         let capacity = |node: u32, value| {
@@ -349,7 +349,7 @@ mod tests {
         let bias = maker.constant(&[10], |at| at as f32);
         let a = maker.node(relu(), &[x], &[12, 10]);
         let b = maker.node(add(), &[a, bias], &[12, 10]);
-        let placed = Placed::new(maker.finish(&[b]), &["cpu", "cpu"], &[0, 1]);
+        let placed = PlacedProgram::new(maker.finish(&[b]), &["cpu", "cpu"], &[0, 1]);
         let plan = placed.plan(&options(StreamMode::Always, ChunkRule::Rows(5))).expect("feasible");
         let stream = plan.transfers().iter().find_map(|transfer| match &transfer.route {
             Route::Streamed(stream) => Some(*stream),

@@ -10,7 +10,7 @@ use std::ops::RangeInclusive;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holding {
     /// Kind of the item.
-    pub what: Held,
+    pub what: MemoryItem,
     /// Size in bytes.
     pub bytes: u64,
     /// Positions of the total order between which the item is in memory.
@@ -22,7 +22,7 @@ pub struct Holding {
 
 /// Kind of an item in a device's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Held {
+pub enum MemoryItem {
     /// A constant, packed or unpacked.
     Constant(ValueId),
     /// Memory that a kernel keeps for its node alone.
@@ -44,7 +44,7 @@ impl Frame<'_> {
         let held = |what, bytes, nodes| Holding { what, bytes, places: always.clone(), nodes };
         let nodes: Vec<NodeId> =
             self.program.node_ids().filter(|node| self.device_of[node.index()] == device).collect();
-        let mut holdings = vec![held(Held::Edges, used.given + used.rings + used.staging, Vec::new())];
+        let mut holdings = vec![held(MemoryItem::Edges, used.given + used.rings + used.staging, Vec::new())];
         holdings.extend(used.shared.iter().map(|constant| {
             let reads = |node: &&NodeId| self.keeps(memory, **node, constant);
             let readers = if self.is_output(constant.value, device) {
@@ -52,18 +52,18 @@ impl Frame<'_> {
             } else {
                 nodes.iter().filter(reads).copied().collect()
             };
-            held(Held::Constant(constant.value), constant.bytes, readers)
+            held(MemoryItem::Constant(constant.value), constant.bytes, readers)
         }));
-        let tables = nodes.iter().map(|node| held(Held::Table, memory.needs(*node).resident, vec![*node]));
+        let tables = nodes.iter().map(|node| held(MemoryItem::Table, memory.needs(*node).resident, vec![*node]));
         holdings.extend(tables.filter(|table| table.bytes > 0));
         let sizes: BTreeSet<u64> = nodes.iter().map(|node| memory.needs(*node).scratch).chain([0]).collect();
         holdings.extend(sizes.iter().zip(sizes.iter().skip(1)).map(|(less, more)| {
             let wants = nodes.iter().filter(|node| memory.needs(**node).scratch >= *more);
-            held(Held::Scratch, more - less, wants.copied().collect())
+            held(MemoryItem::Scratch, more - less, wants.copied().collect())
         }));
         let values = memory.allocations().iter().filter(|allocation| allocation.device == device);
         holdings.extend(values.map(|allocation| Holding {
-            what: Held::Value(allocation.value),
+            what: MemoryItem::Value(allocation.value),
             bytes: allocation.bytes,
             places: allocation.from..=allocation.until,
             nodes: self.touching(allocation.value, device),
@@ -129,7 +129,7 @@ mod tests {
                     panic!("nothing fits into no memory");
                 };
                 let (values, rest): (Vec<_>, Vec<_>) =
-                    shortage.holdings.iter().partition(|holding| matches!(holding.what, Held::Value(_)));
+                    shortage.holdings.iter().partition(|holding| matches!(holding.what, MemoryItem::Value(_)));
                 let slots = shortage.needed - rest.iter().map(|holding| holding.bytes).sum::<u64>();
                 let alive = |place: u32| {
                     let there = values.iter().filter(|value| value.places.contains(&place));
@@ -149,10 +149,10 @@ mod tests {
     /// that it makes stays for its reader.
     #[test]
     fn a_value_is_held_by_all_who_touch_it() {
-        let placed = crate::test_programs::Placed::chain(&["cpu", "gpu"], &[0, 1, 0], &[8]);
+        let placed = crate::test_programs::PlacedProgram::chain(&["cpu", "gpu"], &[0, 1, 0], &[8]);
         let placed = placed.limited(|device| if device == 0 { 0 } else { u64::MAX });
         let Err(PlanError::Memory(shortage)) = placed.plan(&PlanOptions::default()) else { panic!("no memory") };
-        let values = shortage.holdings.iter().filter(|holding| matches!(holding.what, Held::Value(_)));
+        let values = shortage.holdings.iter().filter(|holding| matches!(holding.what, MemoryItem::Value(_)));
         let nodes: Vec<Vec<u32>> = values.map(|value| value.nodes.iter().map(|node| node.0).collect()).collect();
         assert_eq!(nodes, [vec![0], vec![2], vec![]], "the last is the caller's");
     }

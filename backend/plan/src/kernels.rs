@@ -25,20 +25,20 @@ const MOST_TABLES: usize = 2 << 30;
 pub struct Kernels {
     program: Arc<Program>,
     weights: Arc<Weights>,
-    cpu: Mutex<BTreeMap<NodeId, Prepared>>,
+    cpu: Mutex<BTreeMap<NodeId, KernelEntry>>,
     /// Bytes of the kernels' tables.
     tables: AtomicUsize,
 }
 
 /// A CPU kernel.
-enum Prepared {
+enum KernelEntry {
     /// A kernel without its constants.
     Planned(Box<dyn CpuKernel>),
     /// A kernel with its constants.
     Ready { kernel: Arc<dyn CpuKernel>, packed: Vec<Arc<Buffer>> },
 }
 
-impl Prepared {
+impl KernelEntry {
     fn kernel(&self) -> &dyn CpuKernel {
         match self {
             Self::Planned(kernel) => kernel.as_ref(),
@@ -70,7 +70,7 @@ impl Kernels {
 
     /// Uses `kernel` for a node instead of the default kernel, from the next plan on.
     pub fn replace(&self, node: NodeId, kernel: Arc<dyn CpuKernel>) {
-        lock(&self.cpu).insert(node, Prepared::Ready { kernel, packed: Vec::new() });
+        lock(&self.cpu).insert(node, KernelEntry::Ready { kernel, packed: Vec::new() });
     }
 
     /// Gives the kernels of `nodes` their constants, and loads and returns the constants `values`. All are loaded
@@ -83,7 +83,7 @@ impl Kernels {
         let mut wanted: Vec<Wanted> = Vec::new();
         let mut waiting = Vec::new();
         for id in nodes {
-            let Prepared::Planned(kernel) = self.prepared(&mut kernels, *id)? else { continue };
+            let KernelEntry::Planned(kernel) = self.prepared(&mut kernels, *id)? else { continue };
             let first = wanted.len();
             let packing = |Packing { input, layout }: Packing| {
                 let constant = self.program.constant(*self.program.node(*id).inputs.get(input)?)?.clone();
@@ -98,10 +98,10 @@ impl Kernels {
         let mut buffers = self.weights.on_host(&wanted)?;
         let raw = buffers.split_off(packed);
         for (id, range) in waiting {
-            if let Some(Prepared::Planned(mut kernel)) = kernels.remove(&id) {
+            if let Some(KernelEntry::Planned(mut kernel)) = kernels.remove(&id) {
                 let packed = buffers[range].to_vec();
                 kernel.keep(&packed);
-                kernels.insert(id, Prepared::Ready { kernel: kernel.into(), packed });
+                kernels.insert(id, KernelEntry::Ready { kernel: kernel.into(), packed });
             }
         }
         Ok(raw)
@@ -114,7 +114,7 @@ impl Kernels {
     pub fn cpu(&self, node: NodeId) -> Result<Arc<dyn CpuKernel>, ExecError> {
         self.ready(&[node], &[])?;
         match lock(&self.cpu).get(&node) {
-            Some(Prepared::Ready { kernel, .. }) => Ok(Arc::clone(kernel)),
+            Some(KernelEntry::Ready { kernel, .. }) => Ok(Arc::clone(kernel)),
             _ => Err(self.failed(node, KernelError::Packed { input: 0 })),
         }
     }
@@ -122,7 +122,7 @@ impl Kernels {
     /// Returns the packed constants that the kernel of a node keeps, once it is ready.
     pub fn packed(&self, node: NodeId) -> Vec<Arc<Buffer>> {
         match lock(&self.cpu).get(&node) {
-            Some(Prepared::Ready { packed, .. }) => packed.clone(),
+            Some(KernelEntry::Ready { packed, .. }) => packed.clone(),
             _ => Vec::new(),
         }
     }
@@ -153,17 +153,17 @@ impl Kernels {
 
     fn prepared<'k>(
         &self,
-        kernels: &'k mut BTreeMap<NodeId, Prepared>,
+        kernels: &'k mut BTreeMap<NodeId, KernelEntry>,
         node: NodeId,
-    ) -> Result<&'k Prepared, ExecError> {
+    ) -> Result<&'k KernelEntry, ExecError> {
         self.planned(kernels, node).map_err(|source| self.failed(node, source))
     }
 
     fn planned<'k>(
         &self,
-        kernels: &'k mut BTreeMap<NodeId, Prepared>,
+        kernels: &'k mut BTreeMap<NodeId, KernelEntry>,
         node: NodeId,
-    ) -> Result<&'k Prepared, KernelError> {
+    ) -> Result<&'k KernelEntry, KernelError> {
         use std::collections::btree_map::Entry;
         Ok(match kernels.entry(node) {
             Entry::Occupied(found) => found.into_mut(),
@@ -176,7 +176,7 @@ impl Kernels {
                     self.tables.fetch_sub(own, Ordering::Relaxed);
                     return Err(KernelError::Memory { op: spec.op.name(), what: "the tables of all nodes", bytes });
                 }
-                free.insert(Prepared::Planned(kernel))
+                free.insert(KernelEntry::Planned(kernel))
             }
         })
     }

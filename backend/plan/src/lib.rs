@@ -53,7 +53,7 @@ pub use error::{MemoryShortage, PlanError};
 pub use exec_error::ExecError;
 pub use forecast::Forecast;
 pub(crate) use gang::common_divisor;
-pub use holding::{Held, Holding};
+pub use holding::{Holding, MemoryItem};
 pub use in_place::InPlace;
 pub use kernels::Kernels;
 pub use link::LinkPlan;
@@ -72,7 +72,7 @@ use anabranch_placement_core::place::Placement;
 use anabranch_placement_core::platform::DeviceId;
 use anabranch_placement_core::schedule::Schedule;
 use arrival::Arrivals;
-use gang::{Formed, Former};
+use gang::{Former, Gangs};
 use order::Total;
 use predict::{Lags, Prediction};
 use serde::{Deserialize, Serialize};
@@ -218,7 +218,7 @@ impl Plan {
         let places = order::places(&schedule.order);
         let former =
             Former { program, devices, device_of: &device_of, uses: &uses, schedule, lags: &lags, options, places };
-        let Formed { gangs, order, forecast } = former.form();
+        let Gangs { gangs, order, forecast } = former.form();
         transfer::stream(program, &uses, schedule, options, &gangs, &mut transfers);
         let arrivals = Arrivals::new(&uses, &order, &gangs);
         let planned = |early: bool, piece: u64| {

@@ -337,18 +337,18 @@ impl TransferEntry {
 mod tests {
     use super::*;
     use crate::PlanOptions;
-    use crate::test_programs::{Maker, Placed, add, relu};
+    use crate::test_programs::{Maker, PlacedProgram, add, relu};
 
-    fn placed() -> Placed {
+    fn placed() -> PlacedProgram {
         let mut maker = Maker::new();
         let x = maker.input(&[8, 16]);
         let a = maker.node(relu(), &[x], &[8, 16]);
         let b = maker.node(relu(), &[x], &[8, 16]);
         let c = maker.node(add(), &[a, b], &[8, 16]);
-        Placed::new(maker.finish(&[c]), &["cpu", "gpu"], &[0, 1, 0])
+        PlacedProgram::new(maker.finish(&[c]), &["cpu", "gpu"], &[0, 1, 0])
     }
 
-    fn written(placed: &Placed) -> PlanFile {
+    fn written(placed: &PlacedProgram) -> PlanFile {
         let plan = placed.plan(&PlanOptions::default()).expect("feasible");
         let text = serde_json::to_string(&PlanFile::of(&plan, &placed.program, &[])).expect("serialisable");
         serde_json::from_str(&text).expect("what was written")
@@ -362,7 +362,7 @@ mod tests {
         assert_eq!(device_of, placed.placement.device_of[..3]);
         let order = file.order(&placed.program, &placed.devices, &device_of).expect("unchanged");
         let schedule = anabranch_placement_core::schedule::Schedule { order, ..placed.schedule.clone() };
-        let again = Placed { schedule, ..placed };
+        let again = PlacedProgram { schedule, ..placed };
         let plan = again.plan(&PlanOptions::default()).expect("the order is sound");
         assert_eq!(PlanFile::of(&plan, &again.program, &[]), file);
     }

@@ -169,7 +169,7 @@ pub(super) fn granule(bytes: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_programs::{Maker, Placed, add, relu};
+    use crate::test_programs::{Maker, PlacedProgram, add, relu};
 
     #[test]
     fn granules_align_every_chunk() {
@@ -193,7 +193,7 @@ mod tests {
         let x = maker.input(&[8]);
         let (a, b) = (maker.node(relu(), &[x], &[8]), maker.node(relu(), &[x], &[8]));
         let c = maker.node(add(), &[a, b], &[8]);
-        let placed = Placed::new(maker.finish(&[c]), &["cpu", "gpu"], &[1, 1, 0]);
+        let placed = PlacedProgram::new(maker.finish(&[c]), &["cpu", "gpu"], &[1, 1, 0]);
         let worthwhile = |streaming| {
             let options = PlanOptions { streaming, ..PlanOptions::default() };
             super::worthwhile(&placed.program, &placed.schedule, &options)

@@ -19,7 +19,7 @@ use std::ops::Range;
 
 /// A program with a device for each node.
 #[derive(Clone)]
-pub struct Placed {
+pub struct PlacedProgram {
     /// The program.
     pub program: Program,
     /// The devices.
@@ -30,7 +30,7 @@ pub struct Placed {
     pub schedule: Schedule,
 }
 
-impl Placed {
+impl PlacedProgram {
     /// Places node `n` on device `device_of[n]`, inputs and outputs on the host; `kinds` lists the devices.
     pub fn new(program: Program, kinds: &[&str], device_of: &[u32]) -> Self {
         let residence = Residence::host(&program);
@@ -138,7 +138,7 @@ impl Needs for Sample<'_> {
 
 /// A random program of maps, row reductions and matrix products of one height, on random devices of which the first is
 /// a CPU.
-pub fn random_program(u: &mut Unstructured<'_>, devices: usize) -> Result<Placed> {
+pub fn random_program(u: &mut Unstructured<'_>, devices: usize) -> Result<PlacedProgram> {
     let rows = u.int_in_range(1..=24)?;
     let mut maker = Maker::new();
     let mut pool: Vec<(ValueId, usize)> = Vec::new();
@@ -186,11 +186,11 @@ pub fn random_program(u: &mut Unstructured<'_>, devices: usize) -> Result<Placed
     };
     let inputs = program.inputs.iter().map(&mut home).collect::<Result<_>>()?;
     let outputs = program.outputs.iter().map(|output| home(&output.value)).collect::<Result<_>>()?;
-    Ok(Placed::with_residence(program, &kinds, &device_of, &Residence { inputs, outputs }))
+    Ok(PlacedProgram::with_residence(program, &kinds, &device_of, &Residence { inputs, outputs }))
 }
 
 /// A random residency: some bytes on each GPU, possibly none.
-pub fn random_residency(u: &mut Unstructured<'_>, placed: &Placed) -> Result<Residency> {
+pub fn random_residency(u: &mut Unstructured<'_>, placed: &PlacedProgram) -> Result<Residency> {
     let devices = (0..placed.devices.len() as u32).map(DeviceId);
     let within = devices.map(|device| Ok((device, u.int_in_range(0..=3u64)? * 60))).collect::<Result<_>>()?;
     Ok(if u.arbitrary()? { Residency::Within(within) } else { Residency::Auto })

@@ -24,7 +24,11 @@ mod memory;
 
 pub use baseline::Baseline;
 pub use executable::{Decision, decisions};
-pub use memory::{Held, memory_over_time};
+pub use memory::{MemoryLevel, memory_over_time};
+
+/// Earlier name of [`MemoryLevel`].
+#[deprecated(note = "renamed to `MemoryLevel`")]
+pub type Held = MemoryLevel;
 
 use crate::bound::LowerBound;
 use crate::graph::TaskId;

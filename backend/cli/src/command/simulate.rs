@@ -14,7 +14,7 @@ use anabranch_placement::place::{Auto, PlaceError, Placement, Placer};
 use anabranch_placement::problem::Problem;
 use anabranch_placement::quoted::{Line, Name};
 use anabranch_report::chart::page;
-use anabranch_report::trial::{AUTO, OrderName, Outcome, Placed, TrialError, TryOptions, chart, strategy};
+use anabranch_report::trial::{AUTO, OrderName, Outcome, TrialError, TrialPlacement, TryOptions, chart, strategy};
 use clap::Args;
 use report::summary;
 use serde::Deserialize;
@@ -150,13 +150,13 @@ impl SimulateCommand {
         };
         let options = self.options();
         let placed = match (&self.assignment, self.place.as_str()) {
-            (Some(path), _) => Placed::given(assignment::read(path, loaded)?),
+            (Some(path), _) => TrialPlacement::given(assignment::read(path, loaded)?),
             (None, AUTO) => {
                 let auto = options.auto();
                 let progress = Progress::new(output, "evaluations", auto.budget(problem));
-                Placed::by(&Watched { auto, progress }, problem).map_err(refuse)?
+                TrialPlacement::by(&Watched { auto, progress }, problem).map_err(refuse)?
             }
-            (None, name) => Placed::by(strategy(name, options.auto())?.as_ref(), problem).map_err(refuse)?,
+            (None, name) => TrialPlacement::by(strategy(name, options.auto())?.as_ref(), problem).map_err(refuse)?,
         };
         Outcome::of(&options, loaded, problem, placed).map_err(refuse)
     }

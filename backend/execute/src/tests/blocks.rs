@@ -7,7 +7,7 @@ use anabranch_kernels::op::NodeSpec;
 use anabranch_kernels::{Tensor, cpu};
 use anabranch_placement_core::platform::DeviceKind;
 use anabranch_plan::blocks::{BlockMembers, Forming, check, contract, form};
-use anabranch_plan::test_programs::{Placed, cpu_device, random_program};
+use anabranch_plan::test_programs::{PlacedProgram, cpu_device, random_program};
 use anabranch_plan::{self as plan, ChunkRule, MachineDevice, PlanDevice, PlanOptions, StreamMode};
 use arbtest::arbitrary::{Result, Unstructured};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ fn supports(device: &PlanDevice, spec: &NodeSpec, constant: &[bool]) -> bool {
 }
 
 /// Outputs of a placed program.
-fn outputs(placed: &Placed, options: &PlanOptions) -> Vec<Tensor> {
+fn outputs(placed: &PlacedProgram, options: &PlanOptions) -> Vec<Tensor> {
     let program = Arc::new(placed.program.clone());
     let kernels = Arc::new(Kernels::new(Arc::clone(&program)));
     let plan = placed.plan_with(&*kernels, options).expect("no limits");
@@ -33,14 +33,14 @@ fn outputs(placed: &Placed, options: &PlanOptions) -> Vec<Tensor> {
 }
 
 /// Moves inputs and outputs to the host; nodes stay on their devices.
-fn callers_on_host(placed: &Placed) -> Placed {
+fn callers_on_host(placed: &PlacedProgram) -> PlacedProgram {
     let device_of: Vec<u32> =
         placed.placement.device_of.iter().take(placed.program.nodes.len()).map(|on| on.0).collect();
-    Placed::new(placed.program.clone(), &placed.kinds(), &device_of)
+    PlacedProgram::new(placed.program.clone(), &placed.kinds(), &device_of)
 }
 
 /// Contracts the blocks of a program. Returns the number of blocks, in all and on GPUs.
-fn contracted(placed: &Placed, chunk: ChunkRule) -> (Placed, (usize, usize)) {
+fn contracted(placed: &PlacedProgram, chunk: ChunkRule) -> (PlacedProgram, (usize, usize)) {
     let nodes = placed.program.nodes.len();
     let device = |device: &PlanDevice| MachineDevice { kind: device.kind, ..cpu_device(&device.name) };
     let groups = form(&Forming {
@@ -58,11 +58,11 @@ fn contracted(placed: &Placed, chunk: ChunkRule) -> (Placed, (usize, usize)) {
     let kinds = placed.kinds();
     let on_gpu = |group: &&BlockMembers| kinds[placed.placement.device_of[group.members[0].index()].index()] == "gpu";
     let counts = (groups.len(), groups.iter().filter(on_gpu).count());
-    (Placed::new(contraction.program, &kinds, &device_of), counts)
+    (PlacedProgram::new(contraction.program, &kinds, &device_of), counts)
 }
 
 /// Runs a random program in blocks with chunks of all sizes. Returns the number of blocks, in all and on GPUs.
-fn same_bits(u: &mut Unstructured<'_>, placed: &Placed) -> Result<(usize, usize)> {
+fn same_bits(u: &mut Unstructured<'_>, placed: &PlacedProgram) -> Result<(usize, usize)> {
     let whole = PlanOptions { streaming: StreamMode::Off, ..PlanOptions::default() };
     let expected = outputs(placed, &whole);
     let rules = [ChunkRule::Rows(1), ChunkRule::Rows(7), ChunkRule::Bytes(256 << 10), ChunkRule::Rows(usize::MAX)];

@@ -8,13 +8,13 @@ use anabranch_base::error_kind::ErrorKind;
 use anabranch_ir::program::Program;
 use anabranch_placement_core::cost::TransferCurve;
 use anabranch_placement_core::platform::{DeviceId, DeviceKind};
-use anabranch_plan::test_programs::{Placed, random_program};
+use anabranch_plan::test_programs::{PlacedProgram, random_program};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Times that send neighbouring nodes to different devices; GPUs run the nodes that the forecast allows.
-fn forecast(placed: &Placed, on_gpus: impl Fn(usize) -> bool) -> Forecast {
+fn forecast(placed: &PlacedProgram, on_gpus: impl Fn(usize) -> bool) -> Forecast {
     let seconds = |node: usize, device: usize| {
         let open = placed.devices[device].kind == DeviceKind::Cpu || on_gpus(node);
         open.then(|| if node % placed.devices.len() == device { 1e-6 } else { 1e-3 })
@@ -28,7 +28,7 @@ fn forecast(placed: &Placed, on_gpus: impl Fn(usize) -> bool) -> Forecast {
     }
 }
 
-fn executor(placed: &Placed, kernels: Arc<Kernels>, forecast: Forecast) -> DynamicExecutor {
+fn executor(placed: &PlacedProgram, kernels: Arc<Kernels>, forecast: Forecast) -> DynamicExecutor {
     DynamicExecutor::new(kernels, &pool(placed, 2), placed.devices.clone(), forecast).expect("all devices are there")
 }
 

@@ -10,7 +10,7 @@ use anabranch_base::error_kind::ErrorKind;
 use anabranch_base::sync::{Mutex, lock};
 use anabranch_ir::program::NodeId;
 use anabranch_kernels::KernelError;
-use anabranch_plan::test_programs::Placed;
+use anabranch_plan::test_programs::PlacedProgram;
 use anabranch_plan::{ChunkRule, PlanOptions, StreamMode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
@@ -22,7 +22,7 @@ pub(super) const PANICS: u8 = 2;
 pub(super) const SLEEPS: u8 = 3;
 
 /// A program with one node that misbehaves on demand.
-pub(super) fn bad(placed: &Placed, node: u32) -> (Arc<Kernels>, Arc<AtomicU8>) {
+pub(super) fn bad(placed: &PlacedProgram, node: u32) -> (Arc<Kernels>, Arc<AtomicU8>) {
     let (kernels, mood) = (kernels(&placed.program), Arc::new(AtomicU8::new(WELL)));
     let own = Arc::clone(&mood);
     hook(&kernels, node, move || {
@@ -97,7 +97,7 @@ fn runs_can_be_cancelled_at_any_time() {
     let ladder = executor(&ladder(&["cpu", "cpu", "cpu"], 40, &[256]), &PlanOptions::default(), 1);
     let chunks =
         PlanOptions { streaming: StreamMode::Always, chunk: ChunkRule::Rows(1), capacity: 2, ..PlanOptions::default() };
-    let gang = executor(&Placed::chain(&["cpu", "cpu", "cpu"], &[0, 1, 2], &[20, 11]), &chunks, 1);
+    let gang = executor(&PlacedProgram::chain(&["cpu", "cpu", "cpu"], &[0, 1, 2], &[20, 11]), &chunks, 1);
     for (executor, step) in [(ladder, 1), (gang, 4)] {
         for microseconds in (0..35).map(|at| at * at * step) {
             let token = CancelToken::new();

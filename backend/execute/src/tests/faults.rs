@@ -10,7 +10,7 @@ use anabranch_base::error_kind::ErrorKind;
 use anabranch_base::sync::lock;
 use anabranch_kernels::KernelError;
 use anabranch_placement_core::platform::DeviceId;
-use anabranch_plan::test_programs::{Maker, Placed, add, relu};
+use anabranch_plan::test_programs::{Maker, PlacedProgram, add, relu};
 use anabranch_plan::{ChunkRule, PlanOptions, Residency, StreamMode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -44,7 +44,7 @@ fn hang() -> Act {
 /// A plan to be failed, and its description.
 struct Case {
     what: &'static str,
-    placed: Placed,
+    placed: PlacedProgram,
     options: PlanOptions,
 }
 
@@ -59,21 +59,21 @@ fn cases() -> Vec<Case> {
     };
     let case = |what, placed, options| Case { what, placed, options };
     let mut cases = vec![
-        case("one", Placed::chain(&["cpu"], &[0, 0, 0], &[6]), PlanOptions::default()),
+        case("one", PlacedProgram::chain(&["cpu"], &[0, 0, 0], &[6]), PlanOptions::default()),
         case("two", ladder(&["cpu", "cpu"], 2, &[6]), PlanOptions::default()),
-        case("gang", Placed::chain(&["cpu", "cpu", "cpu"], &[1, 0, 2], &[20, 11]), streamed(7)),
+        case("gang", PlacedProgram::chain(&["cpu", "cpu", "cpu"], &[1, 0, 2], &[20, 11]), streamed(7)),
     ];
     if gpu().is_some() {
         let staged = PlanOptions::default().with_weights(Residency::Within([(DeviceId(1), 0)].into()));
         cases.push(case("gpu", ladder(&["cpu", "gpu"], 2, &[9, 5]), PlanOptions::default()));
-        cases.push(case("streams", Placed::chain(&["cpu", "gpu", "cpu"], &[0, 1, 2], &[20, 11]), streamed(11)));
+        cases.push(case("streams", PlacedProgram::chain(&["cpu", "gpu", "cpu"], &[0, 1, 2], &[20, 11]), streamed(11)));
         cases.push(case("staged", staged_weights(), staged));
     }
     cases
 }
 
 /// Two layers of a GPU, each with a weight of its own.
-fn staged_weights() -> Placed {
+fn staged_weights() -> PlacedProgram {
     let dims = [16, 8];
     let mut maker = Maker::new();
     let mut value = maker.input(&dims);
@@ -82,7 +82,7 @@ fn staged_weights() -> Placed {
         value = maker.node(add(), &[value, weight], &dims);
     }
     let last = maker.node(relu(), &[value], &dims);
-    Placed::new(maker.finish(&[last]), &["cpu", "gpu"], &[1, 1, 0])
+    PlacedProgram::new(maker.finish(&[last]), &["cpu", "gpu"], &[1, 1, 0])
 }
 
 /// A case's plan on its own pool, whose threads and devices have a common prefix in their names.

@@ -6,7 +6,7 @@ use crate::{Activity, Executor, RunOptions};
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_ir::program::NodeId;
 use anabranch_kernels::Tensor;
-use anabranch_plan::test_programs::{Maker, Placed, add, random_program, relu};
+use anabranch_plan::test_programs::{Maker, PlacedProgram, add, random_program, relu};
 use anabranch_plan::{ChunkRule, Plan, PlanOptions, StreamMode, check, test_programs};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,18 +18,18 @@ fn always(chunk: ChunkRule, capacity: u32) -> PlanOptions {
     PlanOptions { streaming: StreamMode::Always, chunk, capacity, ..PlanOptions::default() }
 }
 
-fn chain(kinds: &[&str], device_of: &[u32]) -> Placed {
-    Placed::chain(kinds, device_of, &DIMS)
+fn chain(kinds: &[&str], device_of: &[u32]) -> PlacedProgram {
+    PlacedProgram::chain(kinds, device_of, &DIMS)
 }
 
 /// `a → b → c` and `a → c`: a cycle, if the edges' directions are ignored.
-fn cycle(kinds: &[&str]) -> Placed {
+fn cycle(kinds: &[&str]) -> PlacedProgram {
     let mut maker = Maker::new();
     let x = maker.input(&DIMS);
     let a = maker.node(relu(), &[x], &DIMS);
     let b = maker.node(relu(), &[a], &DIMS);
     let c = maker.node(add(), &[a, b], &DIMS);
-    Placed::new(maker.finish(&[c]), kinds, &[1, 2, 0])
+    PlacedProgram::new(maker.finish(&[c]), kinds, &[1, 2, 0])
 }
 
 /// Number of nodes of each gang with more than one node.
@@ -87,7 +87,7 @@ fn what_is_wanted_whole_elsewhere_is_not_passed_through() {
     let c = maker.node(add(), &[a, b], &DIMS);
     let program = maker.finish(&[c]);
     // `c` reads `a` on the device that makes it.
-    let placed = Placed::new(program, &["cpu", "cpu"], &[0, 1, 0]);
+    let placed = PlacedProgram::new(program, &["cpu", "cpu"], &[0, 1, 0]);
     let plan = placed.plan(&always(ChunkRule::Rows(7), 2)).expect("feasible");
     assert_eq!(check(&placed.program, &plan), []);
     // `b` and `c` cannot both run with `a`, but `b` streams into `c`.

@@ -11,7 +11,7 @@ use anabranch_ir::program::Origin;
 use anabranch_kernels::gpu::Gpu;
 use anabranch_kernels::op::{Op, Reduce, ReduceKind};
 use anabranch_placement_core::platform::DeviceKind;
-use anabranch_plan::test_programs::{Maker, Placed, add, random_program, random_residency, relu};
+use anabranch_plan::test_programs::{Maker, PlacedProgram, add, random_program, random_residency, relu};
 use anabranch_plan::{ChunkRule, PlanOptions, Route, StreamMode};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
@@ -39,7 +39,7 @@ fn large_values_go_in_pieces() {
 
 /// A value of a GPU that a CPU reduces row by row and adds to, and a value of a CPU that a GPU adds to; all can be
 /// streamed.
-fn streams() -> Placed {
+fn streams() -> PlacedProgram {
     let dims = [60, 33];
     let mut maker = Maker::new();
     let x = maker.input(&dims);
@@ -51,7 +51,7 @@ fn streams() -> Placed {
     let sum = Op::Reduce(Reduce { kind: ReduceKind::Sum, axes: vec![1] });
     let sums = maker.node(sum, &[again], &[60, 1]);
     let joined = maker.node(add(), &[other, on_cpu], &dims);
-    Placed::new(maker.finish(&[sums, joined]), &["cpu", "gpu"], &[0, 1, 1, 1, 0, 0])
+    PlacedProgram::new(maker.finish(&[sums, joined]), &["cpu", "gpu"], &[0, 1, 1, 1, 0, 0])
 }
 
 #[test]

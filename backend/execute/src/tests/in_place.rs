@@ -5,7 +5,7 @@ use crate::{CancelToken, continued};
 use anabranch_ir::program::{Program, floats};
 use anabranch_kernels::op::{Append, Op};
 use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
-use anabranch_plan::test_programs::{Placed, relu};
+use anabranch_plan::test_programs::{PlacedProgram, relu};
 use anabranch_plan::{InPlace, Kernels, PlanOptions};
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ fn program() -> Program {
 }
 
 fn executor() -> Executor {
-    let placed = Placed::new(program(), &["cpu"], &[0, 0]);
+    let placed = PlacedProgram::new(program(), &["cpu"], &[0, 0]);
     let kernels = Arc::new(Kernels::new(Arc::new(placed.program.clone())));
     executor_with(&placed, kernels, &PlanOptions::default(), 2)
 }

@@ -24,7 +24,7 @@ use anabranch_ir::program::{Program, ValueId};
 use anabranch_kernels::gpu::{Adapter, Gpu};
 use anabranch_kernels::{KernelError, Tensor};
 use anabranch_placement_core::platform::DeviceKind;
-use anabranch_plan::test_programs::Placed;
+use anabranch_plan::test_programs::PlacedProgram;
 use anabranch_plan::{HOST, PlanOptions, check};
 use naive::Naive;
 use std::sync::{Arc, OnceLock};
@@ -41,7 +41,7 @@ fn kernels(program: &Program) -> Arc<Kernels> {
 }
 
 /// A team of this many threads for each CPU device, a shared GPU for each other device.
-pub(crate) fn devices(placed: &Placed, threads: usize) -> Vec<ComputeDevice> {
+pub(crate) fn devices(placed: &PlacedProgram, threads: usize) -> Vec<ComputeDevice> {
     let device = |device: &anabranch_plan::PlanDevice| match device.kind {
         DeviceKind::Cpu => {
             ComputeDevice::Cpu(CpuTeam { name: device.name.clone(), threads, units: Vec::new(), slowdown: 1.0 })
@@ -54,22 +54,27 @@ pub(crate) fn devices(placed: &Placed, threads: usize) -> Vec<ComputeDevice> {
 }
 
 /// A pool of these devices.
-fn pool(placed: &Placed, threads: usize) -> Arc<DevicePool> {
+fn pool(placed: &PlacedProgram, threads: usize) -> Arc<DevicePool> {
     DevicePool::new(devices(placed, threads))
 }
 
 /// An executor on the devices of a pool.
-fn executor_on(pool: &Arc<DevicePool>, placed: &Placed, kernels: Arc<Kernels>, options: &PlanOptions) -> Executor {
+fn executor_on(
+    pool: &Arc<DevicePool>,
+    placed: &PlacedProgram,
+    kernels: Arc<Kernels>,
+    options: &PlanOptions,
+) -> Executor {
     let plan = placed.plan_with(&*kernels, options).expect("no limits");
     assert_eq!(check(&placed.program, &plan), []);
     Executor::new(plan, kernels, pool).expect("all devices are there")
 }
 
-fn executor_with(placed: &Placed, kernels: Arc<Kernels>, options: &PlanOptions, threads: usize) -> Executor {
+fn executor_with(placed: &PlacedProgram, kernels: Arc<Kernels>, options: &PlanOptions, threads: usize) -> Executor {
     executor_on(&pool(placed, threads), placed, kernels, options)
 }
 
-fn executor(placed: &Placed, options: &PlanOptions, threads: usize) -> Executor {
+fn executor(placed: &PlacedProgram, options: &PlanOptions, threads: usize) -> Executor {
     executor_with(placed, kernels(&placed.program), options, threads)
 }
 

@@ -12,7 +12,7 @@ use anabranch_device::affinity;
 use anabranch_kernels::KernelError;
 use anabranch_kernels::gpu::Gpu;
 use anabranch_plan::PlanOptions;
-use anabranch_plan::test_programs::Placed;
+use anabranch_plan::test_programs::PlacedProgram;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
@@ -20,7 +20,7 @@ use std::time::Duration;
 
 const NO_SPIN: Duration = Duration::ZERO;
 
-fn on(pool: &Arc<DevicePool>, placed: &Placed) -> Executor {
+fn on(pool: &Arc<DevicePool>, placed: &PlacedProgram) -> Executor {
     executor_on(pool, placed, kernels(&placed.program), &PlanOptions::default())
 }
 
@@ -95,7 +95,7 @@ fn work_between_plans_hears_of_the_token_and_the_clock() {
 
 #[test]
 fn idle_devices_are_not_started_and_not_opened() {
-    let mut placed = Placed::chain(&["cpu", "cpu", "gpu"], &[0, 0, 0], &[5]);
+    let mut placed = PlacedProgram::chain(&["cpu", "cpu", "gpu"], &[0, 0, 0], &[5]);
     placed.devices[1].name = "idle-cpu".into();
     placed.devices[2].name = "idle-gpu".into();
     let opened = Arc::new(AtomicU32::new(0));
@@ -114,7 +114,7 @@ fn idle_devices_are_not_started_and_not_opened() {
 #[test]
 fn spinning_or_not_the_bits_are_the_same() {
     for placed in
-        [ladder(&["cpu", "cpu", "cpu"], 5, &[9, 4]), Placed::chain(&["cpu", "cpu"], &[0, 1].repeat(15), &[16])]
+        [ladder(&["cpu", "cpu", "cpu"], 5, &[9, 4]), PlacedProgram::chain(&["cpu", "cpu"], &[0, 1].repeat(15), &[16])]
     {
         let executor = on(&pool(&placed, 1), &placed);
         for spin in [NO_SPIN, Duration::from_micros(1), Duration::from_millis(1)] {
@@ -127,7 +127,7 @@ fn spinning_or_not_the_bits_are_the_same() {
 
 #[test]
 fn eight_callers_of_two_plans_all_get_their_runs() {
-    let (one, two) = (ladder(&["cpu", "cpu"], 3, &[8]), Placed::chain(&["cpu", "cpu"], &[1, 0, 1, 0, 1], &[6]));
+    let (one, two) = (ladder(&["cpu", "cpu"], 3, &[8]), PlacedProgram::chain(&["cpu", "cpu"], &[1, 0, 1, 0, 1], &[6]));
     let pool = pool(&one, 1);
     let executors = [on(&pool, &one), on(&pool, &two)];
     for spin in [NO_SPIN, Duration::from_micros(50)] {
@@ -145,7 +145,7 @@ fn eight_callers_of_two_plans_all_get_their_runs() {
 
 #[test]
 fn a_queued_run_ends_at_its_own_timeout_and_token() {
-    let placed = Placed::chain(&["cpu"], &[0], &[6]);
+    let placed = PlacedProgram::chain(&["cpu"], &[0], &[6]);
     let slow_kernels = kernels(&placed.program);
     let [entered, released] = [(); 2].map(|()| Arc::new(Barrier::new(2)));
     let own = [Arc::clone(&entered), Arc::clone(&released)];
@@ -157,7 +157,7 @@ fn a_queued_run_ends_at_its_own_timeout_and_token() {
     let slow = executor_on(&pool, &placed, slow_kernels, &PlanOptions::default());
     // A run that its caller executes itself, and a run of the runner thread.
     for (length, is_long) in [(1, false), (9, true)] {
-        let queued = on(&pool, &Placed::chain(&["cpu"], &vec![0; length], &[6]));
+        let queued = on(&pool, &PlacedProgram::chain(&["cpu"], &vec![0; length], &[6]));
         assert_eq!(queued.plan().predicted().makespan >= LONG, is_long);
         let inputs = inputs(queued.program());
         let (timed_out, cancelled) = std::thread::scope(|scope| {
@@ -270,7 +270,7 @@ type Affinity = (BTreeSet<u32>, Option<u32>);
 /// Runs a chain of two nodes on these devices, the first with these units. Returns where the thread of the first node
 /// was.
 fn affinity_of_a_node(devices_of: &[u32], threads: usize, units: &[u32]) -> Affinity {
-    let placed = Placed::chain(&vec!["cpu"; devices_of.len()], devices_of, &[6]);
+    let placed = PlacedProgram::chain(&vec!["cpu"; devices_of.len()], devices_of, &[6]);
     let (kernels, affinity) = (kernels(&placed.program), Arc::new(Mutex::new(Affinity::default())));
     let seen = Arc::clone(&affinity);
     hook(&kernels, 0, move || {

@@ -6,12 +6,12 @@ use anabranch_base::error_kind::ErrorKind;
 use anabranch_kernels::Tensor;
 use anabranch_placement_core::platform::DeviceId;
 use anabranch_plan::tasks::Residence;
-use anabranch_plan::test_programs::{Maker, Placed, add, relu};
+use anabranch_plan::test_programs::{Maker, PlacedProgram, add, relu};
 use anabranch_plan::{HOST, PlanOptions};
 use std::sync::Arc;
 
 /// `state' = relu(state + x)` on a GPU, and `y = state' + c` on the host, with the state on the device `home`.
-fn step(home: DeviceId) -> Placed {
+fn step(home: DeviceId) -> PlacedProgram {
     let dims = [5, 7];
     let mut maker = Maker::new();
     let (x, state) = (maker.input(&dims), maker.input(&dims));
@@ -20,10 +20,10 @@ fn step(home: DeviceId) -> Placed {
     let bias = maker.constant(&dims, |at| at as f32);
     let y = maker.node(add(), &[x, bias], &dims);
     let residence = Residence { inputs: vec![HOST, home], outputs: vec![home, HOST] };
-    Placed::with_residence(maker.finish(&[next, y]), &["cpu", "gpu"], &[1, 1, 0], &residence)
+    PlacedProgram::with_residence(maker.finish(&[next, y]), &["cpu", "gpu"], &[1, 1, 0], &residence)
 }
 
-fn executor(pool: &Arc<DevicePool>, placed: &Placed) -> Executor {
+fn executor(pool: &Arc<DevicePool>, placed: &PlacedProgram) -> Executor {
     executor_on(pool, placed, kernels(&placed.program), &PlanOptions::default())
 }
 

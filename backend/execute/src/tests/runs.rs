@@ -4,12 +4,12 @@ use super::{assert_right, executor, executor_with, inputs, kernels};
 use crate::{Activity, DevicePool, Executor, Lane, RunOptions};
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_placement_core::platform::DeviceId;
-use anabranch_plan::test_programs::{Maker, Placed, add, random_program, relu};
+use anabranch_plan::test_programs::{Maker, PlacedProgram, add, random_program, relu};
 use anabranch_plan::{PlanError, PlanOptions};
 use std::sync::Arc;
 
 /// `layers` forks of two branches on two devices, each joined on the first device, from `x`, which is an output, too.
-pub(super) fn ladder(kinds: &[&str], layers: usize, dims: &[usize]) -> Placed {
+pub(super) fn ladder(kinds: &[&str], layers: usize, dims: &[usize]) -> PlacedProgram {
     let mut maker = Maker::new();
     let x = maker.input(dims);
     let mut value = x;
@@ -20,7 +20,7 @@ pub(super) fn ladder(kinds: &[&str], layers: usize, dims: &[usize]) -> Placed {
         value = maker.node(add(), &[left, right], dims);
         device_of.extend([0, 1, (kinds.len() - 1) as u32]);
     }
-    Placed::new(maker.finish(&[value, x]), kinds, &device_of)
+    PlacedProgram::new(maker.finish(&[value, x]), kinds, &device_of)
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn constants_and_inputs_can_be_outputs() {
     let mut maker = Maker::new();
     let (x, c) = (maker.input(&[4]), maker.constant(&[4], |at| at as f32));
     let y = maker.node(add(), &[x, c], &[4]);
-    let placed = Placed::new(maker.finish(&[c, x, y, y]), &["cpu", "cpu"], &[1]);
+    let placed = PlacedProgram::new(maker.finish(&[c, x, y, y]), &["cpu", "cpu"], &[1]);
     assert_right(&executor(&placed, &PlanOptions::default(), 1), &RunOptions::default());
 }
 
@@ -47,7 +47,7 @@ fn constants_and_inputs_can_be_outputs() {
 fn a_program_without_nodes_runs() {
     let mut maker = Maker::new();
     let x = maker.input(&[0, 3]);
-    let placed = Placed::new(maker.finish(&[x]), &["cpu"], &[]);
+    let placed = PlacedProgram::new(maker.finish(&[x]), &["cpu"], &[]);
     assert_right(&executor(&placed, &PlanOptions::default(), 1), &RunOptions::default());
 }
 

@@ -16,7 +16,7 @@ use crate::{CancelToken, DevicePool, ExecError, Executor, Kernels, RunOptions};
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_base::sync::{JoinHandle, thread};
 use anabranch_kernels::Tensor;
-use anabranch_plan::test_programs::Placed;
+use anabranch_plan::test_programs::PlacedProgram;
 use anabranch_plan::{ChunkRule, Plan, PlanOptions, StreamMode};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, Runner};
@@ -35,7 +35,7 @@ const DEPTH: usize = 3;
 
 /// Data that are equal in all schedules of a scenario.
 struct Scene {
-    placed: Placed,
+    placed: PlacedProgram,
     plan: Arc<Plan>,
     kernels: Arc<Kernels>,
     inputs: Vec<Tensor>,
@@ -45,7 +45,7 @@ struct Scene {
 }
 
 impl Scene {
-    fn new(placed: Placed, options: &PlanOptions, bad_node: Option<u32>) -> Self {
+    fn new(placed: PlacedProgram, options: &PlanOptions, bad_node: Option<u32>) -> Self {
         let (kernels, mood) = match bad_node {
             Some(node) => bad(&placed, node),
             None => (kernels(&placed.program), Arc::default()),
@@ -64,7 +64,7 @@ impl Scene {
     fn gang(bad_node: Option<u32>) -> Self {
         let streaming = StreamMode::Always;
         let options = PlanOptions { streaming, chunk: ChunkRule::Rows(2), capacity: 2, ..PlanOptions::default() };
-        Self::new(Placed::chain(&["cpu", "cpu", "cpu"], &[1, 0, 2], &[4, 3]), &options, bad_node)
+        Self::new(PlacedProgram::chain(&["cpu", "cpu", "cpu"], &[1, 0, 2], &[4, 3]), &options, bad_node)
     }
 
     /// A pool with an executor; created in each schedule, because its threads are the checker's.
@@ -183,7 +183,7 @@ fn callers_queue_in_every_order() {
 /// Long runs of several callers, which the pool's runner thread executes.
 #[test]
 fn runs_of_the_runner_thread_end_in_every_order() {
-    let scene = || Scene::new(Placed::chain(&["cpu"], &[0; 9], &[4]), &PlanOptions::default(), None);
+    let scene = || Scene::new(PlacedProgram::chain(&["cpu"], &[0; 9], &[4]), &PlanOptions::default(), None);
     explore(scene, |scene| {
         assert!(scene.plan.predicted().makespan >= LONG);
         let executor = Arc::new(scene.ready());

@@ -3,7 +3,7 @@
 use super::{assert_right, executor, gpu, kernels};
 use crate::RunOptions;
 use anabranch_placement_core::platform::DeviceId;
-use anabranch_plan::test_programs::{Maker, Placed, add, relu};
+use anabranch_plan::test_programs::{Maker, PlacedProgram, add, relu};
 use anabranch_plan::{PlanError, PlanOptions, Residency, StreamMode};
 
 const GPU: DeviceId = DeviceId(1);
@@ -12,7 +12,7 @@ const GPU: DeviceId = DeviceId(1);
 const WEIGHT: u64 = 4 * 64 * 32;
 
 /// Layers of a GPU that each add their own weight, with a node of the host in the middle.
-fn layers(count: usize) -> Placed {
+fn layers(count: usize) -> PlacedProgram {
     let dims = [64, 32];
     let mut maker = Maker::new();
     let mut value = maker.input(&dims);
@@ -26,7 +26,7 @@ fn layers(count: usize) -> Placed {
             device_of.push(0);
         }
     }
-    Placed::new(maker.finish(&[value]), &["cpu", "gpu"], &device_of)
+    PlacedProgram::new(maker.finish(&[value]), &["cpu", "gpu"], &device_of)
 }
 
 fn staged(stays: u64) -> PlanOptions {
@@ -77,7 +77,7 @@ fn copies_wait_for_their_turn_where_memory_is_short() {
     let made: Vec<_> = (0..8).map(|_| maker.node(relu(), &[x], &dims)).collect();
     let read: Vec<_> = made.iter().map(|value| maker.node(add(), &[*value, *value], &dims)).collect();
     let device_of: Vec<u32> = [[0; 8], [1; 8]].concat();
-    let placed = Placed::new(maker.finish(&read), &["cpu", "gpu"], &device_of);
+    let placed = PlacedProgram::new(maker.finish(&read), &["cpu", "gpu"], &device_of);
     let kernels = kernels(&placed.program);
     let options = PlanOptions::default().with_streaming(StreamMode::Off);
     let within = |limit: u64| {

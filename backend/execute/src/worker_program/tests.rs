@@ -4,14 +4,14 @@ use super::{After, Feed, Gate, NO_GATE, QueueAt, StreamOut, Work, WorkerPrograms
 use crate::run_channels::{RunChannels, Wait};
 use anabranch_kernels::Buffer;
 use anabranch_placement_core::platform::DeviceKind;
-use anabranch_plan::test_programs::{Placed, random_program, random_residency};
+use anabranch_plan::test_programs::{PlacedProgram, random_program, random_residency};
 use anabranch_plan::{ChunkRule, PlanOptions, StreamMode};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 #[test]
 fn a_chain_on_one_device_waits_for_nobody() {
-    let placed = Placed::chain(&["cpu"], &[0; 6], &[4]);
+    let placed = PlacedProgram::chain(&["cpu"], &[0; 6], &[4]);
     let plan = placed.plan(&PlanOptions::default()).expect("feasible");
     let worker_programs = WorkerPrograms::of(&plan, &placed.program).expect("a plan that agrees with itself");
     assert!(worker_programs.ports[0].gates.is_empty() && worker_programs.devices[0].after.is_empty());

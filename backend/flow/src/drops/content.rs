@@ -79,11 +79,11 @@ impl Budget {
     ///
     /// # Errors
     /// If all memory drops together would have more than [`MOST_MEMORY`].
-    pub(super) fn hold(self: &Arc<Self>, bytes: Vec<u8>) -> Result<Arc<Held>, String> {
+    pub(super) fn hold(self: &Arc<Self>, bytes: Vec<u8>) -> Result<Arc<MemoryDrop>, String> {
         let length = bytes.len() as u64;
         let taken = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(length));
         taken.map_err(|_| too_much())?;
-        Ok(Arc::new(Held { bytes, file: Mutex::new(None), budget: Arc::clone(self) }))
+        Ok(Arc::new(MemoryDrop { bytes, file: Mutex::new(None), budget: Arc::clone(self) }))
     }
 
     /// Bytes that are left.
@@ -99,13 +99,13 @@ pub(super) fn too_much() -> String {
 
 /// Bytes of a memory drop, and their file while a command needs it. The last owner gives the bytes back to the budget.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct MemoryDrop {
     bytes: Vec<u8>,
     file: Mutex<Option<PathBuf>>,
     budget: Arc<Budget>,
 }
 
-impl Held {
+impl MemoryDrop {
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -123,7 +123,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for MemoryDrop {
     fn drop(&mut self) {
         self.budget.0.fetch_add(self.bytes.len() as u64, Ordering::Relaxed);
         if let Some(path) = lock(&self.file).take() {

@@ -2,9 +2,9 @@
 //! astronomical data deluge"). Applications are shell commands or a few functions, data are files or memory.
 //!
 //! A [`Recipe`] is a [`PhysicalGraph`](anabranch_placement::logical::PhysicalGraph) whose applications and data are
-//! known and whose files have names. [`Prepared`] compares it with the results of earlier runs in a directory. An
+//! known and whose files have names. [`PreparedRecipe`] compares it with the results of earlier runs in a directory. An
 //! application is skipped if its command and inputs are unchanged and its outputs are still there, by checksums.
-//! [`Prepared::run`] makes a [`Flow`](crate::Flow) with one node per drop. Schedulers, placement, reports and
+//! [`PreparedRecipe::run`] makes a [`Flow`](crate::Flow) with one node per drop. Schedulers, placement, reports and
 //! cancellation are those of flows.
 //!
 //! **Commands are run by `sh -c` as the graph has them.** Run only graphs that you trust, as you would a makefile.
@@ -16,7 +16,7 @@
 //! ```
 //! # mod anabranch { pub use anabranch_base::cancel::CancelToken; pub use anabranch_flow::{self as flow, drops}; }
 //! use anabranch::CancelToken;
-//! use anabranch::drops::{Naming, Prepared, Recipe};
+//! use anabranch::drops::{Naming, PreparedRecipe, Recipe};
 //! use anabranch::flow::FlowOptions;
 //! use anabranch_placement::logical::parse;
 //!
@@ -28,7 +28,7 @@
 //! let directory = std::env::temp_dir().join(format!("anabranch-drops-{}", std::process::id()));
 //!
 //! let recipe = Recipe::new(&graph, &Naming::of("hello"))?;
-//! let prepared = Prepared::new(&recipe, &directory, false, &CancelToken::new())?;
+//! let prepared = PreparedRecipe::new(&recipe, &directory, false, &CancelToken::new())?;
 //! let outcome = prepared.run(&CancelToken::new(), &|_| (), |_| Ok::<_, anabranch::drops::DropsError>(FlowOptions::default()))?;
 //! assert_eq!((outcome.ran(), outcome.failures().len()), (1, 0));
 //! assert_eq!(std::fs::read_to_string(directory.join("said.txt"))?, "hello\n");
@@ -53,10 +53,10 @@ mod tests;
 
 pub use names::Naming;
 pub use outcome::{DropReport, Failed, Outcome};
-pub use plan::{Prepared, Reason};
+pub use plan::{PreparedRecipe, Reason};
 pub use recipe::Recipe;
 pub use shell::end_all;
-pub use state::State;
+pub use state::DropState;
 
 use crate::FlowError;
 use anabranch_base::quoted::Line;

@@ -1,7 +1,7 @@
 //! Outcome of a run's drops.
 
 use super::recipe::Recipe;
-use super::state::State;
+use super::state::DropState;
 use crate::FlowReport;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -33,7 +33,7 @@ pub struct DropReport {
     /// Whether it is an application; otherwise it holds data.
     pub application: bool,
     /// State that it reached.
-    pub state: State,
+    pub state: DropState,
     /// For an application: whether it was skipped, with the results of an earlier run.
     pub kept: bool,
     /// For an application that ran, or was cancelled while it ran: its time in seconds.
@@ -69,7 +69,7 @@ pub struct Failed {
 impl DropReport {
     /// Whether it is an application that ran to its end, well or not.
     pub fn has_run(&self) -> bool {
-        self.seconds.is_some() && self.state != State::Cancelled
+        self.seconds.is_some() && self.state != DropState::Cancelled
     }
 }
 
@@ -92,7 +92,7 @@ impl Outcome {
     /// Returns the run as a flow, with the operands of only those nodes that ran. Suitable for [`FlowReport::learn`].
     pub fn measured(&self) -> Option<FlowReport> {
         let mut report = self.flow.clone()?;
-        let has_run = |drop: &&DropReport| drop.seconds.is_some() && drop.state == State::Finished;
+        let has_run = |drop: &&DropReport| drop.seconds.is_some() && drop.state == DropState::Finished;
         let ran: BTreeSet<String> =
             self.drops.iter().filter(has_run).map(|drop| format!("{} {}", drop.name, drop.id)).collect();
         for node in report.nodes.iter_mut().filter(|node| !ran.contains(&node.name)) {

@@ -20,7 +20,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// A recipe with the directory to run it in, which is locked against other processes.
-pub struct Prepared<'r> {
+pub struct PreparedRecipe<'r> {
     pub(super) recipe: &'r Recipe,
     pub(super) directory: PathBuf,
     pub(super) records: Records,
@@ -67,7 +67,7 @@ impl std::fmt::Display for Reason {
     }
 }
 
-impl<'r> Prepared<'r> {
+impl<'r> PreparedRecipe<'r> {
     /// Examines a directory, and makes it if it does not exist. If `fresh` is true, no application is skipped.
     ///
     /// Reads every file of the graph once.
@@ -101,7 +101,7 @@ impl<'r> Prepared<'r> {
             _ => {}
         }
         let count = recipe.nodes.len();
-        let mut prepared = Prepared {
+        let mut prepared = PreparedRecipe {
             recipe,
             directory,
             records: if fresh { Records::new() } else { records },
@@ -265,9 +265,9 @@ impl<'r> Prepared<'r> {
     }
 }
 
-impl std::fmt::Debug for Prepared<'_> {
+impl std::fmt::Debug for PreparedRecipe<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Prepared")
+        f.debug_struct("PreparedRecipe")
             .field("directory", &self.directory)
             .field("reasons", &self.reasons)
             .finish_non_exhaustive()

@@ -2,12 +2,12 @@
 //! failed.
 
 use super::DropsError;
-use super::content::{self, Budget, Held, Sum, remove, sum_of_file, sum_of_texts};
+use super::content::{self, Budget, MemoryDrop, Sum, remove, sum_of_file, sum_of_texts};
 use super::outcome::{DropReport, Failed, Outcome};
-use super::plan::Prepared;
+use super::plan::PreparedRecipe;
 use super::recipe::{Kind, Node};
 use super::shell::{self, Failure};
-use super::state::{Record, Records, State, now};
+use super::state::{DropState, Record, Records, now};
 use crate::{Flow, FlowError, FlowOptions, Output};
 use anabranch_base::cancel::CancelToken;
 use anabranch_base::files;
@@ -32,13 +32,13 @@ const TOLD: usize = 100;
 struct Datum {
     sum: Sum,
     /// Bytes of a memory drop that was made in this run.
-    held: Option<Arc<Held>>,
+    held: Option<Arc<MemoryDrop>>,
 }
 
 /// Operand of a drop: its content, or the contents of all outputs.
 type Token = Arc<[Datum]>;
 
-impl Prepared<'_> {
+impl PreparedRecipe<'_> {
     /// Runs the applications that have to run.
     ///
     /// `prepare` may weigh and place the flow, and returns the options of its run. `done` is called with the label of
@@ -75,7 +75,7 @@ impl Prepared<'_> {
 }
 
 struct Run<'r> {
-    prepared: &'r Prepared<'r>,
+    prepared: &'r PreparedRecipe<'r>,
     token: &'r CancelToken,
     done: &'r (dyn Fn(&str) + Sync),
     budget: Arc<Budget>,
@@ -102,7 +102,7 @@ struct Seen {
 }
 
 impl<'r> Run<'r> {
-    fn new(prepared: &'r Prepared<'r>, token: &'r CancelToken, done: &'r (dyn Fn(&str) + Sync)) -> Self {
+    fn new(prepared: &'r PreparedRecipe<'r>, token: &'r CancelToken, done: &'r (dyn Fn(&str) + Sync)) -> Self {
         let nodes = &prepared.recipe.nodes;
         let mut positions = vec![0; nodes.len()];
         for node in nodes.iter().filter(|node| node.kind.is_application()) {
@@ -178,7 +178,7 @@ impl<'r> Run<'r> {
             }
             Err(why) => {
                 record.forget();
-                record.state = State::Error;
+                record.state = DropState::Error;
                 log.seen[place].failure = Some(why);
                 None
             }
@@ -206,10 +206,10 @@ impl<'r> Run<'r> {
         let node = self.node(place);
         let mut log = lock(&self.log);
         log.seen[place] = Seen { is_reached: true, kept: true, ..Seen::default() };
-        log.record(node).state = State::Finished;
+        log.record(node).state = DropState::Finished;
         for &output in &node.outputs {
             log.seen[output].is_reached = true;
-            log.record(self.node(output)).state = State::Completed;
+            log.record(self.node(output)).state = DropState::Completed;
         }
         let datum = |&output: &usize| Some(Datum { sum: self.prepared.found[output].clone()?, held: None });
         node.outputs.iter().map(datum).collect()
@@ -218,15 +218,15 @@ impl<'r> Run<'r> {
     fn begin(&self, place: usize) {
         let node = self.node(place);
         let mut log = lock(&self.log);
-        log.record(node).begin(State::Running);
+        log.record(node).begin(DropState::Running);
         for &output in &node.outputs {
-            log.record(self.node(output)).begin(State::Writing);
+            log.record(self.node(output)).begin(DropState::Writing);
         }
     }
 
     /// Removes the files at an application's outputs, and makes their folders.
     fn clear(&self, place: usize) -> Result<(), String> {
-        let Prepared { recipe, directory, .. } = self.prepared;
+        let PreparedRecipe { recipe, directory, .. } = self.prepared;
         for &output in &self.node(place).outputs {
             if let Some(path) = self.path(output) {
                 let told = |error| format!("its output {}: {error}", Name(&path.to_string_lossy()));
@@ -271,7 +271,7 @@ impl<'r> Run<'r> {
         }
     }
 
-    fn held<'d>(&self, input: usize, datum: &'d Datum) -> Result<&'d Arc<Held>, String> {
+    fn held<'d>(&self, input: usize, datum: &'d Datum) -> Result<&'d Arc<MemoryDrop>, String> {
         let absent =
             || format!("the bytes of {} are not in memory; run all anew (--fresh)", Name(&self.node(input).label()));
         datum.held.as_ref().ok_or_else(absent)
@@ -318,9 +318,9 @@ impl<'r> Run<'r> {
     fn end(&self, place: usize, seconds: f64, sum: &str, made: Result<Token, String>) -> Option<Token> {
         let node = self.node(place);
         let state = match &made {
-            Ok(_) => State::Finished,
-            Err(_) if self.token.is_cancelled() => State::Cancelled,
-            Err(_) => State::Error,
+            Ok(_) => DropState::Finished,
+            Err(_) if self.token.is_cancelled() => DropState::Cancelled,
+            Err(_) => DropState::Error,
         };
         let mut log = lock(&self.log);
         log.seen[place] = Seen { is_reached: true, seconds: Some(seconds), ..Seen::default() };
@@ -337,7 +337,7 @@ impl<'r> Run<'r> {
                 Err(_) => record.state = state,
             }
         }
-        let made = made.map_err(|why| log.seen[place].failure = (state == State::Error).then_some(why)).ok();
+        let made = made.map_err(|why| log.seen[place].failure = (state == DropState::Error).then_some(why)).ok();
         self.save_at_times(&mut log);
         made
     }
@@ -357,18 +357,18 @@ impl<'r> Run<'r> {
         let recipe = self.prepared.recipe;
         let mut log = self.log.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         // If the last application was cancelled and delivers nothing, the flow itself came to its end.
-        let is_cancelled = is_cancelled || log.records.values().any(|record| record.state == State::Cancelled);
+        let is_cancelled = is_cancelled || log.records.values().any(|record| record.state == DropState::Cancelled);
         let (mut drops, mut failures) = (Vec::with_capacity(recipe.nodes.len()), Vec::new());
         for (place, node) in recipe.nodes.iter().enumerate() {
             let seen = std::mem::take(&mut log.seen[place]);
             let record = log.record(node);
             if !seen.is_reached && !is_cancelled {
-                record.state = State::Skipped;
+                record.state = DropState::Skipped;
             }
             if let Some(why) = seen.failure.clone().filter(|_| failures.len() < TOLD) {
                 failures.push(Failed::new(recipe, place, why));
             }
-            let sum = record.sum().filter(|_| record.state == State::Completed);
+            let sum = record.sum().filter(|_| record.state == DropState::Completed);
             drops.push(DropReport {
                 id: node.id.clone(),
                 name: node.name.clone(),
@@ -412,8 +412,8 @@ fn may_have_begun(error: &FlowError) -> bool {
 }
 
 /// Returns the state of a drop that was not reached.
-fn unreached(node: &Node) -> State {
-    if node.kind.is_application() { State::NotRun } else { State::Initialized }
+fn unreached(node: &Node) -> DropState {
+    if node.kind.is_application() { DropState::NotRun } else { DropState::Initialized }
 }
 
 /// Returns the bytes that a command has written for a memory drop; empty if it wrote no file.

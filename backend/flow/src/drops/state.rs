@@ -22,7 +22,7 @@ const MOST_BYTES: u64 = files::MOST_BYTES;
 /// are DALiuGE's. Skipped and cancelled are for drops that were not reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub enum DropState {
     /// Data that were not written.
     #[default]
     Initialized,
@@ -44,19 +44,19 @@ pub enum State {
     Cancelled,
 }
 
-impl State {
+impl DropState {
     /// Returns its name, as tables show it.
     pub fn name(self) -> &'static str {
         match self {
-            State::Initialized => "initialized",
-            State::Writing => "writing",
-            State::Completed => "completed",
-            State::NotRun => "not run",
-            State::Running => "running",
-            State::Finished => "finished",
-            State::Error => "error",
-            State::Skipped => "skipped",
-            State::Cancelled => "cancelled",
+            DropState::Initialized => "initialized",
+            DropState::Writing => "writing",
+            DropState::Completed => "completed",
+            DropState::NotRun => "not run",
+            DropState::Running => "running",
+            DropState::Finished => "finished",
+            DropState::Error => "error",
+            DropState::Skipped => "skipped",
+            DropState::Cancelled => "cancelled",
         }
     }
 }
@@ -64,7 +64,7 @@ impl State {
 /// Record of a drop.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Record {
-    pub(super) state: State,
+    pub(super) state: DropState,
     /// For an application that has ended well: checksum of its command and its outputs' paths.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) work: Option<String>,
@@ -101,13 +101,13 @@ impl Record {
     }
 
     /// Forgets the previous results and sets the state of a new run.
-    pub(super) fn begin(&mut self, state: State) {
+    pub(super) fn begin(&mut self, state: DropState) {
         self.forget();
         self.state = state;
     }
 
     pub(super) fn complete(&mut self, sum: &Sum) {
-        self.begin(State::Completed);
+        self.begin(DropState::Completed);
         self.set_sum(sum);
         self.at = Some(now());
     }
@@ -183,7 +183,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("g.drops.json");
         assert_eq!(load(&path), Ok(Records::new()));
-        let mut record = Record { state: State::Completed, at: Some(7), ..Record::default() };
+        let mut record = Record { state: DropState::Completed, at: Some(7), ..Record::default() };
         record.set_sum(&Sum::of(b"x"));
         let records = Records::from([("a".to_owned(), record), ("b".to_owned(), Record::default())]);
         save(&path, &records).unwrap();

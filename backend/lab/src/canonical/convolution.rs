@@ -3,7 +3,7 @@
 
 use super::elements::epilogue;
 use super::product::{by_depth, shares};
-use super::writer::{GraphWriter, Held, Id};
+use super::writer::{GraphWriter, Id, ValueSource};
 use anabranch_kernels::op::{ConvTranspose, Interpolation, Resize};
 
 /// Writes a convolution of `group` groups: a task for each output channel.
@@ -25,7 +25,7 @@ pub(super) fn conv(writer: &mut GraphWriter<'_>, group: usize) -> Option<()> {
     };
     // A product by depth writes position by position, but images are stored channel by channel.
     let ordered = match result {
-        Held::Stream(task) if columns > 1 && rows > 1 => Held::Parts(vec![task]),
+        ValueSource::Stream(task) if columns > 1 && rows > 1 => ValueSource::Parts(vec![task]),
         other => other,
     };
     epilogue(writer, ordered)
@@ -43,7 +43,7 @@ pub(super) fn conv_transpose(writer: &mut GraphWriter<'_>, op: &ConvTranspose) -
     let product = by_channels(writer, rows, depth, columns)?;
     let columns = writer.whole("overlaps", &product, read);
     let sum = writer.task("overlap sum", &[columns], read, written);
-    epilogue(writer, Held::Stream(sum))
+    epilogue(writer, ValueSource::Stream(sum))
 }
 
 /// Writes a [`Pool`](anabranch_kernels::op::Pool): a downsampler.
@@ -51,7 +51,7 @@ pub(super) fn pool(writer: &mut GraphWriter<'_>) -> Option<()> {
     let (read, written, value) = (writer.read(0)?, writer.written()?, writer.input(0)?);
     let input = writer.stream(value);
     let task = writer.task("windows", &[input], read, written);
-    writer.hold(0, Held::Stream(task));
+    writer.hold(0, ValueSource::Stream(task));
     Some(())
 }
 
@@ -66,12 +66,12 @@ pub(super) fn resize(writer: &mut GraphWriter<'_>, op: &Resize) -> Option<()> {
     };
     let memory = writer.memory(value, written * neighbours);
     let task = writer.task("interpolation", &[memory], written * neighbours, written);
-    writer.hold(0, Held::Stream(task));
+    writer.hold(0, ValueSource::Stream(task));
     Some(())
 }
 
 /// Writes a product with tasks by the columns of the weights, and the input as patches.
-fn by_channels(writer: &mut GraphWriter<'_>, rows: u64, depth: u64, columns: u64) -> Option<Held> {
+fn by_channels(writer: &mut GraphWriter<'_>, rows: u64, depth: u64, columns: u64) -> Option<ValueSource> {
     let (patches, weights) = (writer.input(0)?, writer.input(1)?);
     let shares = shares(columns, writer.granularity.product_tasks as u64);
     let channel = |(number, share): (usize, u64)| {

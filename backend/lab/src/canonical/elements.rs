@@ -1,6 +1,6 @@
 //! Element-wise nodes: one task each, whose operands have as many elements as it writes.
 
-use super::writer::{GraphWriter, Held, Id};
+use super::writer::{GraphWriter, Id, ValueSource};
 use anabranch_kernels::Shape;
 
 /// Writes a [`Map`](anabranch_kernels::op::Map): an element-wise task.
@@ -8,13 +8,13 @@ pub(super) fn map(writer: &mut GraphWriter<'_>) -> Option<()> {
     let operands = (0..writer.node().inputs.len()).map(|place| operand(writer, place)).collect::<Option<Vec<Id>>>()?;
     let volume = writer.written()?;
     let task = writer.task("elements", &operands, volume, volume);
-    writer.hold(0, Held::Stream(task));
+    writer.hold(0, ValueSource::Stream(task));
     Some(())
 }
 
 /// Writes the epilogue of a node with the given `result`, if it has one, as an element-wise task. Holds the node's
 /// output.
-pub(super) fn epilogue(writer: &mut GraphWriter<'_>, result: Held) -> Option<()> {
+pub(super) fn epilogue(writer: &mut GraphWriter<'_>, result: ValueSource) -> Option<()> {
     let op = &writer.node().spec.op;
     let start = op.epilogue_inputs_start();
     if op.epilogue().is_none() {
@@ -27,7 +27,7 @@ pub(super) fn epilogue(writer: &mut GraphWriter<'_>, result: Held) -> Option<()>
         operands.push(operand(writer, place)?);
     }
     let task = writer.task("epilogue", &operands, volume, volume);
-    writer.hold(0, Held::Stream(task));
+    writer.hold(0, ValueSource::Stream(task));
     Some(())
 }
 
@@ -43,7 +43,7 @@ fn operand(writer: &mut GraphWriter<'_>, place: usize) -> Option<Id> {
     let node = writer.node();
     let repeats = repeats_elements(&node.spec.inputs.get(place)?.shape, &node.spec.outputs.first()?.shape)?;
     match *writer.held(value) {
-        Held::Stream(task) if repeats => Some(writer.task(&format!("repeat {place}"), &[task], read, written)),
+        ValueSource::Stream(task) if repeats => Some(writer.task(&format!("repeat {place}"), &[task], read, written)),
         _ => Some(writer.memory(value, written)),
     }
 }

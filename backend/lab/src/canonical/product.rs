@@ -15,7 +15,7 @@
 //! tasks.
 
 use super::elements::epilogue;
-use super::writer::{GraphWriter, Held, Id};
+use super::writer::{GraphWriter, Id, ValueSource};
 use anabranch_kernels::op::MatMul;
 
 /// Dimension along which the tasks of a product divide it.
@@ -98,7 +98,7 @@ fn product(
                 .collect();
             let total = batch * rows * columns;
             if by_columns && whole && depth >= columns && parts.len() > 1 {
-                Held::Stream(writer.task("interleave", &parts, batch * rows, total))
+                ValueSource::Stream(writer.task("interleave", &parts, batch * rows, total))
             } else {
                 writer.join(parts, total)
             }
@@ -108,7 +108,7 @@ fn product(
 }
 
 /// Writes a product by depth: outer products and their sums. `rows` counts the rows of the whole batch.
-pub(super) fn by_depth(writer: &mut GraphWriter<'_>, rows: u64, depth: u64, columns: u64) -> Option<Held> {
+pub(super) fn by_depth(writer: &mut GraphWriter<'_>, rows: u64, depth: u64, columns: u64) -> Option<ValueSource> {
     let area = rows * columns;
     let (left, right) = (writer.input(0)?, writer.input(1)?);
     let shares = shares(depth, writer.granularity.product_tasks as u64);
@@ -126,7 +126,7 @@ pub(super) fn by_depth(writer: &mut GraphWriter<'_>, rows: u64, depth: u64, colu
         sums = sums.chunks(2).enumerate().map(sum).collect();
         level += 1;
     }
-    sums.first().map(|&sum| Held::Stream(sum))
+    sums.first().map(|&sum| ValueSource::Stream(sum))
 }
 
 /// Divides `lines` into at most `tasks` shares, all but the last equal.

@@ -1,6 +1,6 @@
 //! Recurrent layers, unrolled over time: each step waits for the state of the one before.
 
-use super::writer::{GraphWriter, Held, Id};
+use super::writer::{GraphWriter, Id, ValueSource};
 use anabranch_kernels::op::{Recurrent, RecurrentKind};
 
 /// Inputs that all steps read.
@@ -44,10 +44,10 @@ pub(super) fn recurrent(writer: &mut GraphWriter<'_>, op: &Recurrent) -> Option<
         };
         made.push(hidden);
     }
-    writer.hold(0, Held::Parts(made));
-    writer.hold(1, Held::Stream(hidden));
+    writer.hold(0, ValueSource::Parts(made));
+    writer.hold(1, ValueSource::Stream(hidden));
     if let Some(cell) = cell {
-        writer.hold(2, Held::Stream(cell));
+        writer.hold(2, ValueSource::Stream(cell));
     }
     Some(())
 }

@@ -1,7 +1,7 @@
 //! Reductions, softmax and normalisation (the paper's sections 3.2.3 and 3.2.4).
 
 use super::elements::epilogue;
-use super::writer::{GraphWriter, Held, Id};
+use super::writer::{GraphWriter, Id, ValueSource};
 use anabranch_kernels::op::{Normalize, Softmax};
 
 /// Writes a [`Reduce`](anabranch_kernels::op::Reduce) or an [`ArgReduce`](anabranch_kernels::op::ArgReduce) over
@@ -13,7 +13,7 @@ pub(super) fn reduce(writer: &mut GraphWriter<'_>, axes: &[usize]) -> Option<()>
     let input = lines(writer, |axis| axes.contains(&axis))?;
     let input = if input { writer.stream(value) } else { writer.memory(value, read) };
     let task = writer.task("reduction", &[input], read, written);
-    writer.hold(0, Held::Stream(task));
+    writer.hold(0, ValueSource::Stream(task));
     Some(())
 }
 
@@ -33,7 +33,7 @@ pub(super) fn softmax(writer: &mut GraphWriter<'_>, op: &Softmax) -> Option<()> 
         false => writer.task("quotient", &[exponential, sum], volume, volume),
         true => writer.task("logarithm", &[difference, sum], volume, volume),
     };
-    writer.hold(0, if ordered { Held::Stream(result) } else { Held::Parts(vec![result]) });
+    writer.hold(0, if ordered { ValueSource::Stream(result) } else { ValueSource::Parts(vec![result]) });
     Some(())
 }
 
@@ -50,7 +50,7 @@ pub(super) fn normalize(writer: &mut GraphWriter<'_>, op: &Normalize) -> Option<
     }
     let norm = repeated(writer, "norm", line, volume, count);
     let result = writer.task("quotient", &[line, norm], volume, volume);
-    epilogue(writer, Held::Stream(result))
+    epilogue(writer, ValueSource::Stream(result))
 }
 
 /// Writes a downsampler over each of `count` lines, and memory that repeats its result for each element of the line.

@@ -10,7 +10,7 @@ pub(super) type Id = streaming::NodeId;
 
 /// Source of a value.
 #[derive(Clone, Debug)]
-pub(super) enum Held {
+pub(super) enum ValueSource {
     /// Memory that holds it from the start.
     Given,
     /// A task that writes its elements, in their order.
@@ -27,7 +27,7 @@ pub(super) struct GraphWriter<'a> {
     nodes: Vec<streaming::Node>,
     origins: Vec<NodeId>,
     edges: Vec<(Id, Id)>,
-    values: Vec<Held>,
+    values: Vec<ValueSource>,
     /// Memory that yields a value in this number of elements.
     memories: BTreeMap<(ValueId, u64), Id>,
 }
@@ -41,7 +41,7 @@ impl<'a> GraphWriter<'a> {
             nodes: Vec::new(),
             origins: Vec::new(),
             edges: Vec::new(),
-            values: vec![Held::Given; program.values.len()],
+            values: vec![ValueSource::Given; program.values.len()],
             memories: BTreeMap::new(),
         }
     }
@@ -72,7 +72,7 @@ impl<'a> GraphWriter<'a> {
     }
 
     /// Returns the source of a value.
-    pub(super) fn held(&self, value: ValueId) -> &Held {
+    pub(super) fn held(&self, value: ValueId) -> &ValueSource {
         &self.values[value.index()]
     }
 
@@ -82,7 +82,7 @@ impl<'a> GraphWriter<'a> {
     }
 
     /// Sets the source of the node's output `place`.
-    pub(super) fn hold(&mut self, place: usize, held: Held) {
+    pub(super) fn hold(&mut self, place: usize, held: ValueSource) {
         if let Some(value) = self.node().outputs.get(place) {
             self.values[value.index()] = held;
         }
@@ -122,26 +122,26 @@ impl<'a> GraphWriter<'a> {
     /// Returns the nodes that hold a value's elements; empty if they are in memory from the start.
     pub(super) fn givers(&self, value: ValueId) -> Vec<Id> {
         match self.held(value) {
-            Held::Given => Vec::new(),
-            Held::Stream(task) => vec![*task],
-            Held::Parts(parts) => parts.clone(),
+            ValueSource::Given => Vec::new(),
+            ValueSource::Stream(task) => vec![*task],
+            ValueSource::Parts(parts) => parts.clone(),
         }
     }
 
     /// Returns the source that yields a value's elements once and in their order: the task that makes them, or memory.
     pub(super) fn stream(&mut self, value: ValueId) -> Id {
         match self.held(value) {
-            Held::Stream(task) => *task,
+            ValueSource::Stream(task) => *task,
             _ => self.memory(value, self.elements(value)),
         }
     }
 
     /// Returns the source of `total` elements within a node: a task, or memory under the name `role`.
-    pub(super) fn whole(&mut self, role: &str, held: &Held, total: u64) -> Id {
+    pub(super) fn whole(&mut self, role: &str, held: &ValueSource, total: u64) -> Id {
         match held {
-            Held::Stream(task) => *task,
-            Held::Given => self.store(role, &[], 0, total),
-            Held::Parts(parts) => {
+            ValueSource::Stream(task) => *task,
+            ValueSource::Given => self.store(role, &[], 0, total),
+            ValueSource::Parts(parts) => {
                 let input = parts.first().map_or(0, |&part| self.output(part));
                 self.store(role, parts, input, total)
             }
@@ -152,7 +152,7 @@ impl<'a> GraphWriter<'a> {
     ///
     /// A node of a canonical graph takes the same volume from all predecessors. Parts of different volumes are
     /// therefore copied into the whole one by one, each by memory that yields the whole.
-    pub(super) fn join(&mut self, parts: Vec<Id>, total: u64) -> Held {
+    pub(super) fn join(&mut self, parts: Vec<Id>, total: u64) -> ValueSource {
         let mut classes: BTreeMap<u64, BTreeSet<Id>> = BTreeMap::new();
         for part in parts {
             classes.entry(self.output(part)).or_default().insert(part);
@@ -160,10 +160,10 @@ impl<'a> GraphWriter<'a> {
         let mut classes: Vec<(u64, Vec<Id>)> =
             classes.into_iter().map(|(volume, class)| (volume, class.into_iter().collect())).collect();
         if let [(_, parts)] = &mut classes[..] {
-            return Held::Parts(std::mem::take(parts));
+            return ValueSource::Parts(std::mem::take(parts));
         }
         let laid = |(volume, class): (u64, Vec<Id>)| self.store(&format!("parts of {volume}"), &class, volume, total);
-        Held::Parts(classes.into_iter().map(laid).collect())
+        ValueSource::Parts(classes.into_iter().map(laid).collect())
     }
 
     /// Number of elements that a node of the canonical graph yields.

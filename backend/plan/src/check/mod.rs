@@ -272,18 +272,18 @@ fn figures(program: &Program, plan: &Plan, sent: &Sent, found: &mut Vec<Violatio
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_programs::{Maker, Placed, add, random_program, random_residency, relu};
+    use crate::test_programs::{Maker, PlacedProgram, add, random_program, random_residency, relu};
     use crate::{ChunkRule, PlanError, PlanOptions, StreamMode};
 
     /// Two branches over three devices, joined on the host.
-    fn fork() -> Placed {
+    fn fork() -> PlacedProgram {
         let mut maker = Maker::new();
         let x = maker.input(&[8, 16]);
         let a = maker.node(relu(), &[x], &[8, 16]);
         let b = maker.node(relu(), &[a], &[8, 16]);
         let c = maker.node(relu(), &[a], &[8, 16]);
         let d = maker.node(add(), &[b, c], &[8, 16]);
-        Placed::new(maker.finish(&[d, a]), &["cpu", "cpu", "gpu"], &[1, 0, 2, 0])
+        PlacedProgram::new(maker.finish(&[d, a]), &["cpu", "cpu", "gpu"], &[1, 0, 2, 0])
     }
 
     #[test]
@@ -329,7 +329,7 @@ mod tests {
         let a = maker.node(relu(), &[x], &[8, 16]);
         let b = maker.node(relu(), &[a], &[8, 16]);
         let c = maker.node(add(), &[a, b], &[8, 16]);
-        let placed = Placed::new(maker.finish(&[c]), &["cpu", "cpu", "gpu"], &[1, 2, 0]);
+        let placed = PlacedProgram::new(maker.finish(&[c]), &["cpu", "cpu", "gpu"], &[1, 2, 0]);
         let options =
             PlanOptions { streaming: StreamMode::Always, chunk: ChunkRule::Rows(7), ..PlanOptions::default() };
         let plan = placed.plan(&options).expect("feasible");

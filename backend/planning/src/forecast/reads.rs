@@ -61,10 +61,10 @@ mod tests {
     use super::*;
     use anabranch_costs::{LinkCosts, Sample};
     use anabranch_plan::PlanOptions;
-    use anabranch_plan::test_programs::{Maker, Placed, add, relu};
+    use anabranch_plan::test_programs::{Maker, PlacedProgram, add, relu};
 
     fn plan(program: Program, device_of: &[u32]) -> (Program, Plan) {
-        let placed = Placed::new(program, &["cpu", "cpu"], device_of);
+        let placed = PlacedProgram::new(program, &["cpu", "cpu"], device_of);
         let plan = placed.plan(&PlanOptions::default()).expect("a plan");
         (placed.program, plan)
     }

@@ -4,7 +4,7 @@
 use super::super::error::PlanningError;
 use super::Repair;
 use anabranch_placement_core::platform::{DeviceId, DeviceKind};
-use anabranch_plan::{Held, Residency};
+use anabranch_plan::{MemoryItem, Residency};
 use std::collections::BTreeMap;
 
 /// The number of staying bytes is found to within one part in `EXACT` of all bytes.
@@ -28,7 +28,7 @@ impl Repair<'_> {
             if !gpu || stay.contains_key(&short) {
                 return Ok(None);
             }
-            let constants = shortage.holdings.iter().filter(|held| matches!(held.what, Held::Constant(_)));
+            let constants = shortage.holdings.iter().filter(|held| matches!(held.what, MemoryItem::Constant(_)));
             let all: u64 = constants.map(|held| held.bytes).sum();
             stay.insert(short, 0);
             if !self.fits(device_of, short, &stay)? {

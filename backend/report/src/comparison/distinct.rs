@@ -18,12 +18,12 @@ pub struct Picture {
     /// Ends of the run, predicted and measured, in seconds.
     pub ends: [f64; 2],
     /// Device by operator of the model: plans with and without streaming have different nodes, but the same operators.
-    operators: BTreeMap<String, Placed>,
+    operators: BTreeMap<String, OperatorRun>,
 }
 
 /// Device on which an operator ran.
 #[derive(Clone, PartialEq)]
-struct Placed {
+struct OperatorRun {
     device: String,
     /// The operator's node, and the node's time in seconds.
     node: String,
@@ -39,7 +39,7 @@ impl Picture {
             let planned = plans[accuracy.plan];
             let (node, device) =
                 (planned.program.node(accuracy.node), planned.plan().device(accuracy.device).name.clone());
-            let placed = Placed { device, node: node.name.clone(), seconds: accuracy.time.measured };
+            let placed = OperatorRun { device, node: node.name.clone(), seconds: accuracy.time.measured };
             node.operators.iter().map(move |operator| (operator.name.clone(), placed.clone()))
         });
         Self { lanes, ends, operators: operators.collect() }
@@ -103,7 +103,7 @@ fn elsewhere(own: &Picture, other: &Picture) -> (String, String) {
     let count = format!("{} of {}", moved.len(), own.operators.len());
     moved.sort_by(|(one, _), (next, _)| next.seconds.total_cmp(&one.seconds).then_with(|| one.node.cmp(&next.node)));
     moved.dedup_by(|(one, _), (next, _)| one.node == next.node);
-    let told = |(here, there): &(&Placed, &Placed)| {
+    let told = |(here, there): &(&OperatorRun, &OperatorRun)| {
         let [takes, took] = [here, there].map(|placed| duration(placed.seconds));
         format!("{} on {} ({takes}), not {} ({took})", shortened(&here.node, 32), here.device, there.device)
     };
@@ -129,7 +129,7 @@ mod tests {
     fn operators_that_are_elsewhere_are_counted_and_their_longest_nodes_named() {
         let placed = |(at, on): (usize, &&str)| {
             let (device, node) = ((*on).to_owned(), format!("n{}", at.max(1)));
-            (format!("o{at}"), Placed { device, node, seconds: at as f64 })
+            (format!("o{at}"), OperatorRun { device, node, seconds: at as f64 })
         };
         let picture = |devices: [&str; 4]| Picture {
             lanes: Vec::new(),

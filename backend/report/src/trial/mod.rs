@@ -2,11 +2,11 @@
 //! it.
 
 mod chart;
-mod placed;
+mod placement;
 mod units;
 
 pub use chart::chart;
-pub use placed::{AUTO, OrderName, Placed, TrialError, strategy};
+pub use placement::{AUTO, OrderName, TrialError, TrialPlacement, strategy};
 pub use units::{nanoseconds, time_format, with_unit};
 
 use anabranch_placement::check::check_placement;
@@ -83,7 +83,7 @@ pub struct Outcome<'p> {
     /// The problem, with the facts of its file.
     pub loaded: &'p LoadedProblem,
     /// The placement.
-    pub placed: Placed,
+    pub placed: TrialPlacement,
     /// Device and times of each task.
     pub schedule: Schedule,
     /// Figures of the schedule.
@@ -105,7 +105,7 @@ impl<'p> Outcome<'p> {
         options: &TryOptions,
         loaded: &'p LoadedProblem,
         problem: &Problem<'_>,
-        placed: Placed,
+        placed: TrialPlacement,
     ) -> Result<Self, TrialError> {
         let violations = check_placement(problem, &placed.device_of).iter().map(ToString::to_string).collect();
         let started = Instant::now();
@@ -206,7 +206,7 @@ pub fn try_problem(loaded: &LoadedProblem, options: &TryOptions) -> Result<Tried
     let refuse = |error: TrialError| if matches!(error, TrialError::Input(_)) { about(&error) } else { error };
     let problem = options.problem(&loaded).map_err(|error| about(&error))?;
     let placer = strategy(&options.place, options.auto())?;
-    let placed = Placed::by(placer.as_ref(), &problem).map_err(refuse)?;
+    let placed = TrialPlacement::by(placer.as_ref(), &problem).map_err(refuse)?;
     let outcome = Outcome::of(options, &loaded, &problem, placed).map_err(refuse)?;
     let chart = chart(&problem, &outcome, options.order.name()).svg();
     Ok(Tried { facts: outcome.json(options), chart, schedule: outcome.schedule })

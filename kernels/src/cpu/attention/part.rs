@@ -22,7 +22,7 @@ pub(super) struct Part<'a, 'w, S> {
 }
 
 /// State of a query between tiles.
-struct Kept<'a> {
+struct QueryState<'a> {
     most: &'a mut f32,
     sum: &'a mut f32,
     /// The values so far, weighted by exponentials.
@@ -79,7 +79,8 @@ impl<'w, S: Stored> Loop for Part<'_, 'w, S> {
                     let own = own.map(|key| summands[key * stride]);
                     scores.iter_mut().zip(own).for_each(|(score, summand)| *score += summand);
                 }
-                let kept = Kept { most: &mut most[at], sum: &mut sums[at], values: &mut out[at * width..][..width] };
+                let kept =
+                    QueryState { most: &mut most[at], sum: &mut sums[at], values: &mut out[at * width..][..width] };
                 kept.take::<I>(scores, &mut weights[..near.len()], &values[near.start * width..near.end * width]);
             }
         }
@@ -98,7 +99,7 @@ fn space_for<S: Stored>(all: &mut [f32], count: usize) -> &mut [f32] {
     if S::NARROW { &mut all[..count] } else { &mut [] }
 }
 
-impl Kept<'_> {
+impl QueryState<'_> {
     /// Adds the values of some keys with these scores.
     #[inline(always)]
     fn take<I: Isa>(self, scores: &[f32], weights: &mut [f32], values: &[f32]) {

@@ -6,7 +6,7 @@
 
 mod arena;
 mod compose;
-mod prepared;
+mod row_members;
 mod stripe;
 #[cfg(test)]
 mod tests;
@@ -17,7 +17,7 @@ use super::{Call, CpuKernel, Packing};
 use crate::error::KernelError;
 use crate::op::{Block, NodeSpec};
 use crate::tensor::{ALIGNMENT, Buffer};
-use prepared::{Prepared, Readable, Reduction};
+use row_members::{Readable, Reduction, RowMember};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use stripe::Stripe;
@@ -27,7 +27,7 @@ const MOST_STRIPES: usize = 64;
 
 /// Kernel of a block, ready to run.
 struct BlockKernel {
-    members: Vec<Prepared>,
+    members: Vec<RowMember>,
     /// Reduction at the end, if there is one.
     reduction: Option<Reduction>,
     rows: usize,
@@ -48,8 +48,8 @@ struct Memory {
 pub(crate) fn prepare(node: &NodeSpec, block: &Block, constants: &[bool]) -> Result<Box<dyn CpuKernel>, KernelError> {
     let block = &compose::composed(block);
     let chunk_rows = block.chunk_rows.min(block.rows);
-    let (members, arena) = prepared::members(node, block, chunk_rows, constants)?;
-    let reduction = prepared::reduction(node, block)?;
+    let (members, arena) = row_members::members(node, block, chunk_rows, constants)?;
+    let reduction = row_members::reduction(node, block)?;
     let output_row = |member: &usize| {
         let whole = reduction.is_some() && member + 1 == block.members.len();
         if whole { 0 } else { block.members[*member].spec.outputs[0].bytes() / block.rows }
@@ -125,7 +125,7 @@ impl CpuKernel for BlockKernel {
     }
 
     fn packings(&self) -> Vec<Packing> {
-        self.members.iter().flat_map(Prepared::packings).collect()
+        self.members.iter().flat_map(RowMember::packings).collect()
     }
 
     fn keep(&mut self, mut packed: &[Arc<Buffer>]) {

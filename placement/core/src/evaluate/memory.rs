@@ -7,7 +7,7 @@ use serde::Serialize;
 
 /// Memory that a device holds from a moment on.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Held {
+pub struct MemoryLevel {
     /// The moment.
     pub time: f64,
     /// Bytes; saturates at `u64::MAX`.
@@ -22,7 +22,7 @@ pub struct Held {
 /// to the end of its last consumer there. A datum without consumers is a result and stays. A datum that is on a device
 /// for no time does not count. `O((V + E) log (V + E))`, plus each datum's consumers once for each device that receives
 /// it.
-pub fn memory_over_time(problem: &Problem<'_>, schedule: &Schedule) -> Vec<Vec<Held>> {
+pub fn memory_over_time(problem: &Problem<'_>, schedule: &Schedule) -> Vec<Vec<MemoryLevel>> {
     let mut changes = Changes { by_device: vec![Vec::new(); problem.platform().device_count()] };
     for (task, span) in problem.graph().tasks().iter().zip(&schedule.tasks) {
         changes.add(span.device, 0.0, f64::INFINITY, task.memory);
@@ -65,17 +65,17 @@ fn add_data(problem: &Problem<'_>, schedule: &Schedule, changes: &mut Changes) {
 }
 
 /// Accumulates the changes; returns one entry for each finite moment with a change.
-fn sum(mut changes: Vec<(f64, i128)>) -> Vec<Held> {
+fn sum(mut changes: Vec<(f64, i128)>) -> Vec<MemoryLevel> {
     changes.retain(|(time, _)| time.is_finite());
     changes.sort_by(|one, other| one.0.total_cmp(&other.0));
-    let mut held = vec![Held { time: 0.0, bytes: 0 }];
+    let mut held = vec![MemoryLevel { time: 0.0, bytes: 0 }];
     let mut sum = 0;
     for moment in changes.chunk_by(|one, other| one.0 == other.0) {
         sum += moment.iter().map(|(_, bytes)| bytes).sum::<i128>();
         let bytes = u64::try_from(sum).unwrap_or(u64::MAX);
         match held.last_mut().filter(|last| last.time == moment[0].0) {
             Some(last) => last.bytes = bytes,
-            None => held.push(Held { time: moment[0].0, bytes }),
+            None => held.push(MemoryLevel { time: moment[0].0, bytes }),
         }
     }
     held

@@ -7,7 +7,7 @@ use super::super::{CliError, Output, say};
 use super::{FlowCommand, Weights};
 use anabranch::CancelToken;
 use anabranch::device::{DetectOptions, detect as detect_devices};
-use anabranch::drops::{DropReport, Naming, Outcome, Prepared, Recipe, State};
+use anabranch::drops::{DropReport, DropState, Naming, Outcome, PreparedRecipe, Recipe};
 use anabranch::files;
 use anabranch::flow::{Flow, FlowOptions, Scheduler, WorkerConfig};
 use anabranch_placement::format::{Format, detect};
@@ -39,7 +39,7 @@ pub(super) fn run(command: &FlowCommand, path: &Path, output: Output) -> Result<
     if command.graph.dry_run && !directory.is_dir() {
         return Err(CliError::in_file(directory, "there is no such directory yet; a run makes it"));
     }
-    let looked = || Prepared::new(&recipe, directory, command.graph.fresh, &token);
+    let looked = || PreparedRecipe::new(&recipe, directory, command.graph.fresh, &token);
     let prepared =
         waiting(output, "reading the graph's files", looked).map_err(|error| match token.is_cancelled() {
             true => CliError::interrupted(),
@@ -74,7 +74,7 @@ fn read(path: &Path) -> Result<PhysicalGraph, CliError> {
 }
 
 /// Lists the applications that would run, with the reasons.
-fn list(recipe: &Recipe, prepared: &Prepared<'_>, output: Output) -> Result<(), CliError> {
+fn list(recipe: &Recipe, prepared: &PreparedRecipe<'_>, output: Output) -> Result<(), CliError> {
     let due: Vec<_> = prepared.due().collect();
     let (runs, kept) = (due.len(), recipe.application_count() - due.len());
     let text = || {
@@ -92,7 +92,7 @@ fn list(recipe: &Recipe, prepared: &Prepared<'_>, output: Output) -> Result<(), 
 struct GraphRun<'a> {
     command: &'a FlowCommand,
     recipe: &'a Recipe,
-    prepared: Prepared<'a>,
+    prepared: PreparedRecipe<'a>,
     token: &'a CancelToken,
     scheduler: Scheduler,
     stem: &'a str,
@@ -185,7 +185,7 @@ impl Report<'_> {
         self.outcome.drops.iter().filter(|drop| drop.application)
     }
 
-    fn in_state(&self, state: State) -> usize {
+    fn in_state(&self, state: DropState) -> usize {
         self.applications().filter(|drop| drop.state == state).count()
     }
 
@@ -213,7 +213,7 @@ impl Report<'_> {
         json!({
             "graph": self.name, "drops": self.outcome.drops, "links": self.recipe.link_count(),
             "applications": self.recipe.application_count(), "ran": self.outcome.ran(), "kept": self.outcome.kept(),
-            "failed": self.in_state(State::Error), "skipped": self.in_state(State::Skipped),
+            "failed": self.in_state(DropState::Error), "skipped": self.in_state(DropState::Skipped),
             "cancelled": self.outcome.is_cancelled, "workers": self.worker_config.worker_count(), "machines": self.worker_config.machine_count(),
             "failures": self.outcome.failures().iter().map(failure).collect::<Vec<_>>(), "flow": self.outcome.flow,
         })
@@ -253,10 +253,10 @@ impl fmt::Display for Report<'_> {
             outcome.kept()
         )?;
         for (state, what) in [
-            (State::Error, "failed"),
-            (State::Skipped, "were skipped"),
-            (State::Cancelled, "were cancelled"),
-            (State::NotRun, "were not reached"),
+            (DropState::Error, "failed"),
+            (DropState::Skipped, "were skipped"),
+            (DropState::Cancelled, "were cancelled"),
+            (DropState::NotRun, "were not reached"),
         ] {
             match self.in_state(state) {
                 0 => {}
@@ -280,7 +280,7 @@ impl fmt::Display for Report<'_> {
                 copies.drops.len().to_string(),
                 count(&DropReport::has_run),
                 count(&|drop| drop.kept),
-                count(&|drop| drop.state == State::Error),
+                count(&|drop| drop.state == DropState::Error),
                 duration(times().sum()),
                 duration(times().fold(0.0, f64::max)),
             ]);

@@ -19,7 +19,7 @@ pub(super) struct Facts {
     inputs: Vec<Value>,
     outputs: Vec<Value>,
     /// Outputs that are inputs of a next run by their names.
-    state: Vec<State>,
+    state: Vec<ListedState>,
     /// The most frequent first; those of branches and bodies included.
     operators: Vec<Operator>,
     /// Parameters by element type.
@@ -28,7 +28,7 @@ pub(super) struct Facts {
 
 /// An output that is an input of the next run.
 #[derive(Clone, Debug, Serialize)]
-struct State {
+struct ListedState {
     output: String,
     input: String,
     /// The axis along which it grows, if there is one.
@@ -82,7 +82,7 @@ impl Facts {
             opsets: model.opsets.iter().map(named).collect(),
             inputs: session.inputs().iter().map(Value::of).collect(),
             outputs: session.outputs().iter().map(Value::of).collect(),
-            state: session.found_state().into_iter().map(State::of).collect(),
+            state: session.found_state().into_iter().map(ListedState::of).collect(),
             operators,
             parameters,
         }
@@ -120,7 +120,7 @@ fn add_nodes(
     }
 }
 
-impl State {
+impl ListedState {
     fn of(pair: StatePair) -> Self {
         Self { output: pair.output, input: pair.input, growing: pair.growing }
     }
@@ -150,7 +150,7 @@ impl fmt::Display for Facts {
                 writeln!(f, "  {role:<6}  {}{optional}", value.text)?;
             }
         }
-        for State { output, input, growing } in self.state.iter().take(LISTED) {
+        for ListedState { output, input, growing } in self.state.iter().take(LISTED) {
             let growing = growing.map_or_else(String::new, |axis| format!(", which grows along axis {axis}"));
             writeln!(f, "  {:<6}  {}", "state", Line(format!("{output} becomes {input}{growing}")))?;
         }

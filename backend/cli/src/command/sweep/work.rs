@@ -12,7 +12,7 @@ use anabranch_placement::format::LoadedProblem;
 use anabranch_placement::place::Auto;
 use anabranch_placement::problem::Problem;
 use anabranch_placement::schedule::Schedule;
-use anabranch_report::trial::{Placed, TrialError, strategy};
+use anabranch_report::trial::{TrialError, TrialPlacement, strategy};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -119,7 +119,7 @@ impl Work<'_> {
         let Key { seed, strategy: name, .. } = &unit.keys[0];
         let SearchArgs { evaluations } = self.search;
         let placer = strategy(name, Auto { evaluations, seed: *seed })?;
-        let placed = match Placed::by(placer.as_ref(), &problem) {
+        let placed = match TrialPlacement::by(placer.as_ref(), &problem) {
             Err(TrialError::Input(said)) => return Ok(refused(&said)),
             Err(fault) => return Err(fault.into()),
             Ok(placed) => placed,
@@ -138,7 +138,12 @@ impl Work<'_> {
     }
 
     /// Returns the schedule in the key's order, and the seconds of its simulation.
-    fn simulated(&self, problem: &Problem<'_>, placed: &Placed, key: &Key) -> Result<(Schedule, f64), TrialError> {
+    fn simulated(
+        &self,
+        problem: &Problem<'_>,
+        placed: &TrialPlacement,
+        key: &Key,
+    ) -> Result<(Schedule, f64), TrialError> {
         let started = Instant::now();
         let schedule = placed.schedule(problem, key.order)?;
         Ok((schedule, started.elapsed().as_secs_f64()))

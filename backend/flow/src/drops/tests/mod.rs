@@ -1,6 +1,6 @@
 //! Runs of drops: a run leaves the same files as a run from nothing, regardless of earlier files.
 
-use super::{Naming, Outcome, Prepared, Reason, Recipe, State};
+use super::{DropState, Naming, Outcome, PreparedRecipe, Reason, Recipe};
 use crate::{FlowOptions, WorkerConfig};
 use anabranch_base::cancel::CancelToken;
 use anabranch_placement::logical::parse_template;
@@ -32,18 +32,18 @@ fn copy(id: &str, inputs: &[String], outputs: &[String]) -> Value {
 
 fn run(drops: &[Value], directory: &Path) -> Outcome {
     let (recipe, token) = (recipe(drops), CancelToken::new());
-    let prepared = Prepared::new(&recipe, directory, false, &token).unwrap();
+    let prepared = PreparedRecipe::new(&recipe, directory, false, &token).unwrap();
     let options = FlowOptions::default().with_workers(WorkerConfig::of(2).unwrap());
     prepared.run(&token, &|_| (), |_| Ok::<_, super::DropsError>(options)).unwrap()
 }
 
 fn due(drops: &[Value], directory: &Path) -> Vec<Reason> {
     let recipe = recipe(drops);
-    let prepared = Prepared::new(&recipe, directory, false, &CancelToken::new()).unwrap();
+    let prepared = PreparedRecipe::new(&recipe, directory, false, &CancelToken::new()).unwrap();
     prepared.due().map(|(_, reason)| reason.clone()).collect()
 }
 
-fn state(outcome: &Outcome, id: &str) -> State {
+fn state(outcome: &Outcome, id: &str) -> DropState {
     outcome.drops.iter().find(|drop| drop.id == id).expect("a drop").state
 }
 
@@ -95,7 +95,7 @@ fn every_change_has_its_reason() {
     let outcome = run(&drops, path);
     assert_eq!((outcome.ran(), outcome.failures()[0].dependent_count), (0, 4));
     assert!(outcome.failures()[0].why.contains("there is no file `a`"), "{:?}", outcome.failures());
-    assert_eq!((state(&outcome, "a"), state(&outcome, "c")), (State::Error, State::Skipped));
+    assert_eq!((state(&outcome, "a"), state(&outcome, "c")), (DropState::Error, DropState::Skipped));
     fs::write(path.join("a"), "1").unwrap();
     assert_eq!(run(&drops, path).ran(), 2);
     assert_eq!(due(&drops, path), []);
@@ -149,7 +149,7 @@ fn no_link_leads_an_output_out_of_the_directory() {
     let inside = path.join("new/x").display().to_string();
     let graph = parse_template(json!([at(&inside)]).to_string().as_bytes()).unwrap();
     let recipe = Recipe::new(&graph, &naming).unwrap();
-    let error = Prepared::new(&recipe, &path, false, &CancelToken::new()).unwrap_err().to_string();
+    let error = PreparedRecipe::new(&recipe, &path, false, &CancelToken::new()).unwrap_err().to_string();
     assert!(error.contains("write it relative to the directory"), "{error}");
 }
 
@@ -174,7 +174,7 @@ fn commands_that_do_not_write_or_write_too_little_are_told() {
     assert!(why[0].contains("has not written") && why[1].contains("exit status: 4"), "{why:?}");
     assert!(why[2].contains("which is no regular file") && path.join("folder").is_dir(), "{why:?}");
     assert!(!path.join("y").exists(), "what is left of a failure is removed");
-    assert_eq!((state(&outcome, "y"), text(path, "z").trim()), (State::Error, "0"));
+    assert_eq!((state(&outcome, "y"), text(path, "z").trim()), (DropState::Error, "0"));
     fs::create_dir(path.join("x")).unwrap();
     let outcome = run(&drops, path);
     assert!(outcome.failures()[0].why.contains("no regular file; remove it"), "{:?}", outcome.failures());

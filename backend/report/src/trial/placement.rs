@@ -79,7 +79,7 @@ fn fault(strategy: &str, order: OrderName, violation: &Violation) -> TrialError 
 }
 
 /// A placement, and its origin.
-pub struct Placed {
+pub struct TrialPlacement {
     /// Name of the strategy, or `given`.
     pub strategy: &'static str,
     /// Device of each task.
@@ -89,7 +89,7 @@ pub struct Placed {
     planned: Option<Schedule>,
 }
 
-impl Placed {
+impl TrialPlacement {
     /// Places `problem`, and checks the result.
     ///
     /// # Errors
@@ -100,14 +100,14 @@ impl Placed {
             placer.place(problem).map_err(|error| TrialError::Input(error.to_string()))?;
         let time = started.elapsed();
         match check_placement(problem, &device_of).first() {
-            None => Ok(Placed { strategy, device_of, time, planned }),
+            None => Ok(TrialPlacement { strategy, device_of, time, planned }),
             Some(violation) => Err(fault(strategy, OrderName::Planned, violation)),
         }
     }
 
     /// Takes a given placement, whether it keeps all constraints or not.
     pub fn given(device_of: Vec<DeviceId>) -> Self {
-        Placed { strategy: "given", device_of, time: Duration::ZERO, planned: None }
+        TrialPlacement { strategy: "given", device_of, time: Duration::ZERO, planned: None }
     }
 
     /// Simulates it under an order, and checks the schedule.

@@ -83,7 +83,7 @@ impl Source {
 }
 
 /// Member that divides into rows.
-pub(super) struct Prepared {
+pub(super) struct RowMember {
     pub(super) kernel: Box<dyn CpuKernel>,
     sources: Vec<Source>,
     target: Destination,
@@ -99,7 +99,7 @@ pub(super) fn members(
     block: &Block,
     chunk_rows: usize,
     constants: &[bool],
-) -> Result<(Vec<Prepared>, usize), KernelError> {
+) -> Result<(Vec<RowMember>, usize), KernelError> {
     let (places, arena) = places(block, chunk_rows);
     let mut members = Vec::new();
     for (at, member) in block.members.iter().enumerate() {
@@ -114,7 +114,7 @@ pub(super) fn members(
         // A call may pass nothing for inputs that the member keeps packed, so no rows of them are looked up.
         let kept = sources.iter_mut().enumerate().filter(|(input, _)| !kernel.reads(*input));
         kept.for_each(|(_, source)| source.row = None);
-        members.push(Prepared {
+        members.push(RowMember {
             kernel,
             sources,
             target: places[at],
@@ -176,7 +176,7 @@ fn sources(node: &NodeSpec, block: &Block, at: usize, places: &[Destination]) ->
     member.inputs.iter().enumerate().map(source).collect()
 }
 
-impl Prepared {
+impl RowMember {
     /// Returns the block's input that is the member's input, if there is one.
     fn given(&self, input: usize) -> Option<usize> {
         self.sources.get(input)?.input()
