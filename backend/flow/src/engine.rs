@@ -9,7 +9,7 @@ use super::matching::{Admission, Matching};
 use super::options::FlowOptions;
 use super::placing;
 use super::queues::{Home, Queues, Task};
-use super::remote::Far;
+use super::remote::RemoteProcesses;
 use super::report::FlowReport;
 use super::traffic::TrafficCount;
 use anabranch_base::cancel::CancelToken;
@@ -46,7 +46,7 @@ pub(super) struct Engine<'e, 'f> {
     pub(super) options: &'e FlowOptions,
     traffic: Option<TrafficCount>,
     /// Connections to the other processes.
-    pub(super) far: Option<Far>,
+    pub(super) remote: Option<RemoteProcesses>,
     /// By worker.
     waiters: Vec<Waiter>,
     asleep: AtomicUsize,
@@ -82,14 +82,14 @@ impl<'e, 'f> Engine<'e, 'f> {
         flow: Flow<'f>,
         options: &'e FlowOptions,
         homes: Vec<Home>,
-        far: Option<Far>,
+        remote: Option<RemoteProcesses>,
     ) -> (Self, Vec<Hand>) {
         let total = (!flow.has_source()).then_some(options.iterations);
         let window = flow.window(options);
         let worker_config = options.worker_config();
         let machines: Vec<u32> = homes.iter().map(|home| home.machine(worker_config)).collect();
-        let is_own = |machine: u32| far.as_ref().is_none_or(|far| far.is_own(machine));
-        let (leads, others) = far.as_ref().map_or((true, 0), |far| (far.leads(), far.awaited()));
+        let is_own = |machine: u32| remote.as_ref().is_none_or(|remote| remote.is_own(machine));
+        let (leads, others) = remote.as_ref().map_or((true, 0), |remote| (remote.leads(), remote.awaited()));
         let matching = Matching::new(&flow.nodes, window, total, |node| is_own(machines[node]), others);
         let (queues, deques) = Queues::new(worker_config, options.scheduler);
         let node = |((declared, home), machine): ((Declared<'f>, Home), u32)| {
@@ -116,7 +116,7 @@ impl<'e, 'f> Engine<'e, 'f> {
             matching,
             queues,
             options,
-            far,
+            remote,
             waiters: deques.iter().map(|_| Waiter::default()).collect(),
             asleep: AtomicUsize::new(0),
             is_over: AtomicBool::new(false),
@@ -125,7 +125,7 @@ impl<'e, 'f> Engine<'e, 'f> {
         };
         let hands = deques.into_iter().enumerate();
         let hands = hands.map(|(worker, deque)| Hand::new(worker, deque, options, engine.nodes.len()));
-        let is_here = |hand: &Hand| engine.far.as_ref().is_none_or(|far| far.is_own(hand.machine));
+        let is_here = |hand: &Hand| engine.remote.as_ref().is_none_or(|remote| remote.is_own(hand.machine));
         let hands = hands.filter(is_here).collect();
         (engine, hands)
     }
@@ -236,8 +236,8 @@ impl<'e, 'f> Engine<'e, 'f> {
         let (outcome, times) = if is_dropped {
             node.body.discard(task.slot as usize);
             (Outcome::Dropped, None)
-        } else if let Some(far) = self.far.as_ref().filter(|far| !far.is_own_worker(hand.machine)) {
-            far.call(self, task, hand)?
+        } else if let Some(remote) = self.remote.as_ref().filter(|remote| !remote.is_own_worker(hand.machine)) {
+            remote.call(self, task, hand)?
         } else {
             self.perform(node, task.slot)
         };
@@ -275,8 +275,8 @@ impl<'e, 'f> Engine<'e, 'f> {
             if let Some(traffic) = self.traffic.as_ref().filter(|_| !is_dropped) {
                 traffic.put(to, machine, reader.bytes, hand);
             }
-            match self.far.as_ref().filter(|far| !far.is_own(machine)) {
-                Some(far) => far.pass(self, reader, task.slot, is_dropped),
+            match self.remote.as_ref().filter(|remote| !remote.is_own(machine)) {
+                Some(remote) => remote.pass(self, reader, task.slot, is_dropped),
                 None => self.arrive(to, is_dropped, &mut hand.ready),
             }
         }
@@ -295,14 +295,14 @@ impl<'e, 'f> Engine<'e, 'f> {
     /// Notes that a source had no item for an iteration.
     pub(super) fn end_source(&self, iteration: u64) {
         self.matching.end(iteration);
-        self.far.iter().for_each(|far| far.ended(self, iteration));
+        self.remote.iter().for_each(|remote| remote.ended(self, iteration));
     }
 
     /// Notes that a sink, or all sinks of another process, are done in the iteration of a slot.
     pub(super) fn finish(&self, slot: u32, ready: &mut Vec<Task>) {
         if self.matching.finish(slot) {
-            match self.far.as_ref().filter(|far| !far.leads()) {
-                Some(far) => far.finished(self, slot),
+            match self.remote.as_ref().filter(|remote| !remote.leads()) {
+                Some(remote) => remote.finished(self, slot),
                 None => self.admit(slot, ready),
             }
         }
@@ -312,7 +312,7 @@ impl<'e, 'f> Engine<'e, 'f> {
     fn admit(&self, slot: u32, ready: &mut Vec<Task>) {
         match self.matching.admit(slot) {
             Admission::Begun => {
-                self.far.iter().for_each(|far| far.begin(self, slot));
+                self.remote.iter().for_each(|remote| remote.begin(self, slot));
                 self.begin_roots(slot, ready);
             }
             Admission::NoMore => {}
@@ -401,7 +401,7 @@ impl<'e, 'f> Engine<'e, 'f> {
     /// Ends the run with a failure. Only the first failure is kept.
     pub(super) fn fail(&self, failure: FlowError) {
         lock(&self.failure).get_or_insert(failure);
-        self.far.iter().for_each(Far::give_up);
+        self.remote.iter().for_each(RemoteProcesses::give_up);
         self.end();
     }
 
@@ -420,6 +420,6 @@ impl<'e, 'f> Engine<'e, 'f> {
 
     /// Nanoseconds since the run's start.
     fn now(&self) -> u64 {
-        self.since.elapsed().as_nanos() as u64 + self.far.as_ref().map_or(0, Far::start)
+        self.since.elapsed().as_nanos() as u64 + self.remote.as_ref().map_or(0, RemoteProcesses::start)
     }
 }

@@ -26,15 +26,15 @@ pub struct WorkerConfig {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Links {
     /// Latency in seconds and bytes per second between workers of one machine.
-    pub near: (f64, f64),
+    pub same_machine: (f64, f64),
     /// Latency in seconds and bytes per second between workers of different machines.
-    pub far: (f64, f64),
+    pub other_machine: (f64, f64),
 }
 
 impl Default for Links {
     /// Assumes a microsecond and 10 GB/s within a machine, 20 µs and 1 GB/s between machines.
     fn default() -> Self {
-        Links { near: (1e-6, 1e10), far: (2e-5, 1e9) }
+        Links { same_machine: (1e-6, 1e10), other_machine: (2e-5, 1e9) }
     }
 }
 
@@ -124,7 +124,7 @@ impl WorkerConfig {
 
     /// Latency in seconds and bytes per second from one worker to another.
     pub(super) fn link(&self, from: u32, to: u32) -> (f64, f64) {
-        if self.machine_of(from) == self.machine_of(to) { self.links.near } else { self.links.far }
+        if self.machine_of(from) == self.machine_of(to) { self.links.same_machine } else { self.links.other_machine }
     }
 
     /// Number of workers.

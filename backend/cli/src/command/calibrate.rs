@@ -120,15 +120,15 @@ fn show(inventory: &Inventory, known: &MachineCosts, steps: [usize; 2], output: 
     output.text(&text)
 }
 
-/// Returns the extra seconds per MiB of constants from beyond a device's own caches; `None` if not measured.
-fn far(known: &MachineCosts, device: &str) -> Option<f64> {
+/// Returns the extra seconds per MiB of constants that a device's own caches do not hold; `None` if not measured.
+fn cache_miss_seconds(known: &MachineCosts, device: &str) -> Option<f64> {
     let seconds = known.far(device) * f64::from(1 << 20);
     (seconds > 0.0).then_some(seconds)
 }
 
 fn device_table(inventory: &Inventory, known: &MachineCosts) -> Table {
     let mut table = Table::new(
-        "device | >matmul GFLOP/s | >conv GFLOP/s | >element-wise GFLOP/s | >memory GB/s | >far constants | >launch | >nodes known",
+        "device | >matmul GFLOP/s | >conv GFLOP/s | >element-wise GFLOP/s | >memory GB/s | >cache misses | >launch | >nodes known",
     );
     for device in inventory.devices() {
         let costs = known.devices.get(device.key());
@@ -141,7 +141,7 @@ fn device_table(inventory: &Inventory, known: &MachineCosts) -> Table {
             cell(rates.map(|rates| giga(rates.conv_flops))),
             cell(rates.map(|rates| giga(rates.map_flops))),
             cell(rates.map(|rates| giga(rates.bandwidth))),
-            cell(far(known, device.key()).map(|seconds| format!("+{}/MiB", duration(seconds)))),
+            cell(cache_miss_seconds(known, device.key()).map(|seconds| format!("+{}/MiB", duration(seconds)))),
             cell(rates.map(|rates| duration(rates.launch))),
             costs.map_or(0, |costs| costs.nodes.len()).to_string(),
         ]);
@@ -213,7 +213,7 @@ fn as_json(inventory: &Inventory, known: &MachineCosts, [measured, all]: [usize;
             "name": device.name(),
             "key": device.key(),
             "rates": costs.and_then(|costs| costs.rates),
-            "far_s_per_mib": far(known, device.key()),
+            "cache_miss_s_per_mib": cache_miss_seconds(known, device.key()),
             "nodes": costs.map_or(0, |costs| costs.nodes.len()),
         })
     };

@@ -12,7 +12,7 @@ use super::super::hand::Hand;
 use super::super::queues::Task;
 use super::listen::MOST;
 use super::post::{Head, Kind, MOST_BYTES, content_of};
-use super::{Control, Far, Share, too_long, workers_of};
+use super::{Control, RemoteProcesses, Share, too_long, workers_of};
 use anabranch_base::lock::lock;
 use anabranch_kernels::panic_text;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
@@ -52,7 +52,7 @@ impl Desk {
 /// Message with a task for a worker of this process.
 type Order = (Head, Vec<u8>);
 
-impl Far {
+impl RemoteProcesses {
     /// Runs a task on the remote worker of this thread; `None` if the run is over first.
     pub(crate) fn call(&self, engine: &Engine<'_, '_>, task: Task, hand: &Hand) -> Option<Done> {
         let Task { node, slot } = task;
@@ -85,7 +85,7 @@ impl Far {
 
 impl Engine<'_, '_> {
     /// Handles a message of a remote worker about its task; `None` if the message is not valid.
-    pub(super) fn take_result(&self, far: &Far, peer: u32, head: Head, content: &[u8]) -> Option<()> {
+    pub(super) fn take_result(&self, remote: &RemoteProcesses, peer: u32, head: Head, content: &[u8]) -> Option<()> {
         let Head { kind, node, port, slot, .. } = head;
         match kind {
             Kind::Operand => {
@@ -93,7 +93,7 @@ impl Engine<'_, '_> {
                 let made = Task { node: input.producer as u32, slot };
                 let mut workers = workers_of(self.options.worker_config(), peer);
                 workers.find_map(|worker| {
-                    let mut at = lock(&far.desks[worker as usize].at);
+                    let mut at = lock(&remote.desks[worker as usize].at);
                     let at = at.as_mut().filter(|at| at.task == made)?;
                     at.landed += 1;
                     Some(())
@@ -102,7 +102,7 @@ impl Engine<'_, '_> {
             }
             Kind::Ran => {
                 let mut workers = workers_of(self.options.worker_config(), peer);
-                let desk = &far.desks[workers.find(|worker| *worker == port)? as usize];
+                let desk = &remote.desks[workers.find(|worker| *worker == port)? as usize];
                 let at = lock(&desk.at).take().filter(|at| at.task == Task { node, slot })?;
                 let (outcome, times) = content.split_first()?;
                 let outcome = *OUTCOMES.get(usize::from(*outcome))?;
@@ -127,39 +127,39 @@ impl Engine<'_, '_> {
 
     /// Serves a process that does not lead: runs tasks sent to its workers until the leader reports the end or hangs
     /// up.
-    pub(super) fn serve(&self, far: &Far) {
+    pub(super) fn serve(&self, remote: &RemoteProcesses) {
         thread::scope(|scope| {
             let mut workers: Vec<(u32, Sender<Order>)> = Vec::new();
-            for worker in workers_of(self.options.worker_config(), far.own) {
+            for worker in workers_of(self.options.worker_config(), remote.own) {
                 let (orders, inbox) = bounded(1);
                 let thread = thread::Builder::new().name(format!("flow worker {worker}"));
-                match thread.spawn_scoped(scope, move || self.attend(far, &inbox)) {
+                match thread.spawn_scoped(scope, move || self.attend(remote, &inbox)) {
                     Ok(_) => workers.push((worker, orders)),
-                    Err(error) => self.refuse(far, FlowError::NoThread { worker, reason: error.to_string() }),
+                    Err(error) => self.refuse(remote, FlowError::NoThread { worker, reason: error.to_string() }),
                 }
             }
-            if let Err(reason) = self.hand_out(far, &workers) {
-                self.refuse(far, FlowError::Machine { machine: 0, reason });
+            if let Err(reason) = self.hand_out(remote, &workers) {
+                self.refuse(remote, FlowError::Machine { machine: 0, reason });
             }
         });
         if lock(&self.failure).is_none() {
-            let share = Share { logs: Vec::new(), items: Vec::new(), sent: far.post.sent() };
+            let share = Share { logs: Vec::new(), items: Vec::new(), sent: remote.post.sent() };
             // If this cannot be sent, the leader sees that this process hangs up.
-            let _ = far.tell(0, &Control::Share(share), || false);
+            let _ = remote.tell(0, &Control::Share(share), || false);
         }
-        far.post.hang_up();
+        remote.post.hang_up();
     }
 
     /// Passes each task to its worker.
-    fn hand_out(&self, far: &Far, workers: &[(u32, Sender<Order>)]) -> Result<(), String> {
+    fn hand_out(&self, remote: &RemoteProcesses, workers: &[(u32, Sender<Order>)]) -> Result<(), String> {
         let stop = || self.is_cancelled();
-        let Some(mut ear) = far.post.listen(0, &stop) else { return Ok(()) };
+        let Some(mut ear) = remote.post.listen(0, &stop) else { return Ok(()) };
         let mut content = Vec::new();
         while let Some(head) = self.hear(0, &mut ear, &mut content)? {
             match head.kind {
                 Kind::Control => {
                     let control = serde_json::from_slice(&content).map_err(|error| error.to_string())?;
-                    return self.obey(far, 0, control);
+                    return self.obey(remote, 0, control);
                 }
                 Kind::Task if (head.slot as usize) < self.matching.window() => {
                     let worker = workers.iter().find(|(worker, _)| *worker == head.port);
@@ -171,17 +171,17 @@ impl Engine<'_, '_> {
                 _ => return Err(self.senseless(head)),
             }
         }
-        Err(self.hung_up(far, 0))
+        Err(self.hung_up(remote, 0))
     }
 
     /// Runs a worker.
-    fn attend(&self, far: &Far, inbox: &Receiver<Order>) {
+    fn attend(&self, remote: &RemoteProcesses, inbox: &Receiver<Order>) {
         for (head, content) in inbox {
-            match catch_unwind(AssertUnwindSafe(|| self.run_order(far, head, &content))) {
+            match catch_unwind(AssertUnwindSafe(|| self.run_order(remote, head, &content))) {
                 Ok(Some(())) => {}
-                Ok(None) => self.refuse(far, FlowError::Machine { machine: 0, reason: self.senseless(head) }),
+                Ok(None) => self.refuse(remote, FlowError::Machine { machine: 0, reason: self.senseless(head) }),
                 Err(payload) => self.refuse(
-                    far,
+                    remote,
                     FlowError::Panicked {
                         node: self.nodes.get(head.node as usize).map_or_else(String::new, |node| node.name.clone()),
                         iteration: head.iteration,
@@ -193,7 +193,7 @@ impl Engine<'_, '_> {
     }
 
     /// Runs a task and sends back its operands; `None` if the message is not valid.
-    fn run_order(&self, far: &Far, head: Head, mut content: &[u8]) -> Option<()> {
+    fn run_order(&self, remote: &RemoteProcesses, head: Head, mut content: &[u8]) -> Option<()> {
         let Head { slot, iteration, .. } = head;
         let node = self.nodes.get(head.node as usize)?;
         for input in &node.inputs {
@@ -209,31 +209,31 @@ impl Engine<'_, '_> {
                 let mut frame = Head { kind: Kind::Operand, node, port, slot, iteration }.frame();
                 self.nodes[node as usize].inputs[port as usize].line.depart(slot as usize, &mut frame);
                 if content_of(&frame) > MOST_BYTES {
-                    self.refuse(far, too_long(&self.nodes[head.node as usize].name));
+                    self.refuse(remote, too_long(&self.nodes[head.node as usize].name));
                     return Some(());
                 }
                 let bytes = content_of(&frame) as u64;
-                self.send_home(far, frame, Some(bytes));
+                self.send_home(remote, frame, Some(bytes));
             }
         }
         let mut frame = Head { kind: Kind::Ran, ..head }.frame();
         frame.extend(OUTCOMES.iter().position(|known| *known == outcome).map(|known| known as u8));
         times.iter().for_each(|(start, end)| frame.extend([start.to_le_bytes(), end.to_le_bytes()].concat()));
-        self.send_home(far, frame, None);
+        self.send_home(remote, frame, None);
         Some(())
     }
 
-    fn send_home(&self, far: &Far, frame: Vec<u8>, operands: Option<u64>) {
-        far.send(self, 0, frame, operands);
+    fn send_home(&self, remote: &RemoteProcesses, frame: Vec<u8>, operands: Option<u64>) {
+        remote.send(self, 0, frame, operands);
     }
 
     /// Reports to the leader that this process cannot go on.
-    fn refuse(&self, far: &Far, failure: FlowError) {
+    fn refuse(&self, remote: &RemoteProcesses, failure: FlowError) {
         self.fail(failure);
         // The first failure counts.
         let first = lock(&self.failure).as_ref().map(ToString::to_string);
         // If this cannot be sent, the leader sees that this process hangs up.
-        first.into_iter().for_each(|reason| drop(far.tell(0, &Control::Failed { reason }, || false)));
+        first.into_iter().for_each(|reason| drop(remote.tell(0, &Control::Failed { reason }, || false)));
     }
 }
 

@@ -5,7 +5,7 @@ use super::super::engine::{Engine, Node};
 use super::super::error::FlowError;
 use super::super::queues::Task;
 use super::post::{Ear, Head, Kind, is_gone};
-use super::{Control, Far, Share, workers_of};
+use super::{Control, RemoteProcesses, Share, workers_of};
 use anabranch_base::lock::lock;
 use anabranch_kernels::panic_text;
 use std::collections::BTreeMap;
@@ -38,8 +38,8 @@ impl Heard {
 
 impl Engine<'_, '_> {
     /// Handles a peer's messages until the last.
-    pub(super) fn listen(&self, far: &Far, peer: u32) {
-        let heard = catch_unwind(AssertUnwindSafe(|| self.hear_all(far, peer)));
+    pub(super) fn listen(&self, remote: &RemoteProcesses, peer: u32) {
+        let heard = catch_unwind(AssertUnwindSafe(|| self.hear_all(remote, peer)));
         let reason = match heard {
             Ok(Ok(())) => return,
             Ok(Err(reason)) => reason,
@@ -48,21 +48,21 @@ impl Engine<'_, '_> {
         self.fail(FlowError::Machine { machine: peer, reason });
     }
 
-    fn hear_all(&self, far: &Far, peer: u32) -> Result<(), Refusal> {
+    fn hear_all(&self, remote: &RemoteProcesses, peer: u32) -> Result<(), Refusal> {
         let stop = || self.is_cancelled();
-        let Some(mut ear) = far.post.listen(peer, &stop) else { return Ok(()) };
+        let Some(mut ear) = remote.post.listen(peer, &stop) else { return Ok(()) };
         let (mut heard, mut content) = (Heard::default(), Vec::new());
         while let Some(head) = self.hear(peer, &mut ear, &mut content)? {
             if head.kind == Kind::Control {
                 let control =
                     serde_json::from_slice(&content).map_err(|error| format!("what it says at the end: {error}"))?;
-                return self.obey(far, peer, control);
+                return self.obey(remote, peer, control);
             }
-            self.take(far, peer, head, &content, &mut heard).ok_or_else(|| self.senseless(head))?;
+            self.take(remote, peer, head, &content, &mut heard).ok_or_else(|| self.senseless(head))?;
             self.share_all(&mut heard.ready);
         }
         // Other processes report to the leader, which sees for itself which peer has gone.
-        if far.leads() || peer == 0 { Err(self.hung_up(far, peer)) } else { Ok(()) }
+        if remote.leads() || peer == 0 { Err(self.hung_up(remote, peer)) } else { Ok(()) }
     }
 
     /// Returns the next message; `None` once the peer has gone or the run is cancelled.
@@ -84,9 +84,9 @@ impl Engine<'_, '_> {
     }
 
     /// Returns the error of a lost peer: its machine, and the node that it ran or was to run.
-    pub(super) fn hung_up(&self, far: &Far, peer: u32) -> Refusal {
+    pub(super) fn hung_up(&self, remote: &RemoteProcesses, peer: u32) -> Refusal {
         let running =
-            workers_of(self.options.worker_config(), peer).filter_map(|worker| far.desks[worker as usize].task());
+            workers_of(self.options.worker_config(), peer).filter_map(|worker| remote.desks[worker as usize].task());
         let running: Vec<&str> = running.map(|task| self.nodes[task.node as usize].name.as_str()).collect();
         let own = || self.nodes.iter().filter(|node| node.machine == peer);
         match (running.first(), own().next()) {
@@ -100,19 +100,19 @@ impl Engine<'_, '_> {
     }
 
     /// Handles a message; `None` if it is not valid.
-    fn take(&self, far: &Far, peer: u32, head: Head, content: &[u8], heard: &mut Heard) -> Option<()> {
+    fn take(&self, remote: &RemoteProcesses, peer: u32, head: Head, content: &[u8], heard: &mut Heard) -> Option<()> {
         let Head { kind, slot, iteration, .. } = head;
-        if far.is_central {
-            return self.take_result(far, peer, head, content);
+        if remote.is_central {
+            return self.take_result(remote, peer, head, content);
         }
         let is_known = (slot as usize) < self.matching.window();
         let current = if is_known { self.matching.iteration(slot) } else { return None };
         // The leader has announced the iteration of a slot before any message about it. Other processes may not have
         // received the announcement yet.
-        let is_due = if far.leads() { iteration == current } else { iteration >= current };
+        let is_due = if remote.leads() { iteration == current } else { iteration >= current };
         match kind {
             Kind::Operand | Kind::Dropped if is_due => {
-                let node = self.nodes.get(head.node as usize).filter(|node| far.is_own(node.machine))?;
+                let node = self.nodes.get(head.node as usize).filter(|node| remote.is_own(node.machine))?;
                 let input = node.inputs.get(head.port as usize)?;
                 let is_theirs = self.nodes[input.producer].machine == peer && heard.is_new(head);
                 let is_dropped = kind == Kind::Dropped;
@@ -126,10 +126,10 @@ impl Engine<'_, '_> {
                 self.matching.note(slot, iteration);
                 self.begin_roots(slot, &mut heard.ready);
             }
-            Kind::Finished if far.leads() && is_due && heard.is_new(Head::of(kind, slot, iteration)) => {
-                far.ends[peer as usize].then(|| self.finish(slot, &mut heard.ready))?;
+            Kind::Finished if remote.leads() && is_due && heard.is_new(Head::of(kind, slot, iteration)) => {
+                remote.ends[peer as usize].then(|| self.finish(slot, &mut heard.ready))?;
             }
-            Kind::Ended if far.leads() && self.nodes.iter().any(|node| is_source(node, peer)) => {
+            Kind::Ended if remote.leads() && self.nodes.iter().any(|node| is_source(node, peer)) => {
                 self.end_source(iteration)
             }
             _ => return None,
@@ -138,27 +138,27 @@ impl Engine<'_, '_> {
     }
 
     /// Handles a peer's control message at the end.
-    pub(super) fn obey(&self, far: &Far, peer: u32, control: Control) -> Result<(), Refusal> {
+    pub(super) fn obey(&self, remote: &RemoteProcesses, peer: u32, control: Control) -> Result<(), Refusal> {
         match control {
             Control::Done { iterations } if peer == 0 => {
                 self.matching.end(iterations);
                 self.end();
                 Ok(())
             }
-            Control::Share(share) if far.leads() && self.is_over() && self.is_sound(far, peer, &share) => {
-                lock(&far.shares).push(share);
+            Control::Share(share) if remote.leads() && self.is_over() && self.is_sound(remote, peer, &share) => {
+                lock(&remote.shares).push(share);
                 Ok(())
             }
-            Control::Failed { reason } if far.leads() => Err(reason),
+            Control::Failed { reason } if remote.leads() => Err(reason),
             _ => Err("what it says at the end is out of place".to_owned()),
         }
     }
 
     /// Whether a peer's share can be part of the report.
-    fn is_sound(&self, far: &Far, peer: u32, share: &Share) -> bool {
+    fn is_sound(&self, remote: &RemoteProcesses, peer: u32, share: &Share) -> bool {
         let mut workers: Vec<u32> = share.logs.iter().map(|log| log.worker).collect();
         workers.sort_unstable();
-        let own = workers_of(self.options.worker_config(), peer).filter(|_| !far.is_central);
+        let own = workers_of(self.options.worker_config(), peer).filter(|_| !remote.is_central);
         let nodes = self.nodes.len();
         let are_small = |numbers: &[u64]| numbers.iter().all(|number| *number < MOST);
         let are_logs = share.logs.iter().all(|log| {
@@ -175,7 +175,7 @@ impl Engine<'_, '_> {
                 })
         });
         let are_items = share.items.iter().all(|(node, _)| {
-            !far.is_central && self.nodes.get(*node as usize).is_some_and(|node| is_source(node, peer))
+            !remote.is_central && self.nodes.get(*node as usize).is_some_and(|node| is_source(node, peer))
         });
         workers.into_iter().eq(own) && are_logs && are_items
     }

@@ -34,7 +34,7 @@ use std::thread;
 use std::time::Instant;
 
 /// State of the other processes.
-pub(super) struct Far {
+pub(super) struct RemoteProcesses {
     own: u32,
     is_central: bool,
     post: Post,
@@ -78,33 +78,33 @@ pub(super) fn run(flow: Flow<'_>, options: &FlowOptions, peers: Peers) -> Result
     let machines = placing::machines(&flow, options)?;
     let homes = homes(&flow, options, machines.as_deref());
     verify(&flow, options, &homes, &peers)?;
-    let far = Far::new(&flow, options, &homes, peers)?;
-    far.meet(&fingerprint(&flow, options, &homes), options)?;
-    let (mut engine, hands) = Engine::new(flow, options, homes, Some(far));
+    let remote = RemoteProcesses::new(&flow, options, &homes, peers)?;
+    remote.meet(&fingerprint(&flow, options, &homes), options)?;
+    let (mut engine, hands) = Engine::new(flow, options, homes, Some(remote));
     engine.start()?;
-    let (engine, Some(far)) = (&engine, &engine.far) else { return Err(out_of_place(0)) };
-    if far.is_central && !far.leads() {
-        engine.serve(far);
+    let (engine, Some(remote)) = (&engine, &engine.remote) else { return Err(out_of_place(0)) };
+    if remote.is_central && !remote.leads() {
+        engine.serve(remote);
         return engine.report(Vec::new(), engine.since.elapsed());
     }
     let (mut logs, time) = thread::scope(|scope| {
-        for peer in far.post.peers() {
+        for peer in remote.post.peers() {
             let listener = thread::Builder::new().name(format!("flow machine {peer}"));
-            if let Err(error) = listener.spawn_scoped(scope, move || engine.listen(far, peer)) {
+            if let Err(error) = listener.spawn_scoped(scope, move || engine.listen(remote, peer)) {
                 engine.fail(FlowError::Machine { machine: peer, reason: format!("no thread listens to it: {error}") });
             }
         }
         let logs = engine.run(hands);
         let time = engine.since.elapsed();
-        match far.leads() {
-            true => far.tell_all(engine, &Control::Done { iterations: engine.matching.total() }),
-            false => return (engine.leave(far, logs), time),
+        match remote.leads() {
+            true => remote.tell_all(engine, &Control::Done { iterations: engine.matching.total() }),
+            false => return (engine.leave(remote, logs), time),
         }
         (logs, time)
     });
-    let mut sent = far.post.sent();
-    far.post.hang_up();
-    for share in lock(&far.shares).drain(..) {
+    let mut sent = remote.post.sent();
+    remote.post.hang_up();
+    for share in lock(&remote.shares).drain(..) {
         let items = share.items.into_iter();
         let of_all = items.filter_map(|(node, items)| Some((engine.nodes[node as usize].items.as_ref()?, items)));
         of_all.for_each(|(all, items)| all.store(items, Ordering::Relaxed));
@@ -185,7 +185,7 @@ fn monotonic() -> u64 {
     (now.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(now.tv_nsec as u64)
 }
 
-impl Far {
+impl RemoteProcesses {
     fn new(flow: &Flow<'_>, options: &FlowOptions, homes: &[Home], peers: Peers) -> Result<Self, FlowError> {
         let (own, is_central) = (peers.machine, !options.scheduler.is_local());
         let post = Post::new(peers.streams).map_err(|error| FlowError::Options(format!("its sockets: {error}")))?;
@@ -197,7 +197,7 @@ impl Far {
             begins[machine] |= node.inputs.is_empty();
             ends[machine] |= node.readers.is_empty();
         }
-        Ok(Far {
+        Ok(RemoteProcesses {
             own,
             is_central,
             post,
@@ -345,21 +345,21 @@ fn too_long(node: &str) -> FlowError {
 impl Engine<'_, '_> {
     /// Starts the clocks of all processes.
     fn start(&mut self) -> Result<(), FlowError> {
-        let Some(far) = &mut self.far else { return Ok(()) };
+        let Some(remote) = &mut self.remote else { return Ok(()) };
         self.since = Instant::now();
-        if far.leads() {
+        if remote.leads() {
             let at = monotonic();
-            return far.post.peers().try_for_each(|peer| far.tell(peer, &Control::Start { at }, || false));
+            return remote.post.peers().try_for_each(|peer| remote.tell(peer, &Control::Start { at }, || false));
         }
-        match far.expect(0, self.options)? {
-            Control::Start { at } => (self.since, far.start) = (Instant::now(), monotonic().saturating_sub(at)),
+        match remote.expect(0, self.options)? {
+            Control::Start { at } => (self.since, remote.start) = (Instant::now(), monotonic().saturating_sub(at)),
             _ => return Err(out_of_place(0)),
         }
         Ok(())
     }
 
     /// Ends a process that does not lead: sends its share of the report, or the reason why it could not go on.
-    fn leave(&self, far: &Far, mut logs: Vec<Log>) -> Vec<Log> {
+    fn leave(&self, remote: &RemoteProcesses, mut logs: Vec<Log>) -> Vec<Log> {
         // One message holds all logs: an event takes less than 128 bytes, except with numbers that no run reaches.
         let most = MOST_BYTES / 2 / 128 / logs.len().max(1);
         for log in &mut logs {
@@ -369,11 +369,11 @@ impl Engine<'_, '_> {
         let failure = lock(&self.failure).as_ref().map(ToString::to_string);
         let items =
             (0..).zip(&self.nodes).filter_map(|(node, own)| Some((node, own.items.as_ref()?.load(Ordering::Relaxed))));
-        let share = Share { logs, items: items.collect(), sent: far.post.sent() };
+        let share = Share { logs, items: items.collect(), sent: remote.post.sent() };
         let control = failure.map_or(Control::Share(share), |reason| Control::Failed { reason });
         // If this cannot be sent, the leader sees that this process hangs up.
-        let _ = far.tell(0, &control, || false);
-        far.post.hang_up();
+        let _ = remote.tell(0, &control, || false);
+        remote.post.hang_up();
         match control {
             Control::Share(share) => share.logs,
             _ => Vec::new(),
