@@ -2,7 +2,7 @@
 
     python examples/python/compare_strategies.py [FOLDER [MODEL.onnx]]
 
-Writes to the folder (`strategies`): `comparison.html`, `profile.svg` of the best configuration's last run, and the laboratory's schedule of the
+Writes to the folder (`strategies`): `comparison.html`, `profile.svg` of the best configuration's last run, and the placement simulator's schedule of the
 same problem under each strategy, `STRATEGY.svg`. Each core is a device of its own, so that there is something to place on.
 """
 

@@ -10,7 +10,7 @@
 //! [`check`] judges placements and schedules independently of the strategies, and [`bound`] gives lower bounds of every
 //! schedule's length.
 //!
-//! This is the core. It never uses the laboratory around it: [`mod@format`] reads and writes the files of other
+//! This is the core. It never uses the simulator around it: [`mod@format`] reads and writes the files of other
 //! programs, [`generate`] makes graphs, platforms and whole problems from seeds, [`exact`] finds the optimum of small
 //! problems, and [`evaluate`] measures schedules.
 //!

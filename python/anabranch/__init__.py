@@ -7,7 +7,7 @@
 
 A session places the model's nodes on CPU devices and GPUs, plans order, transfers and memory, and runs that plan. It tells the plan
 (`Session.plan`), what runs take (`Session.profile`), how configurations compare (`Session.compare`), and learns real costs
-(`Session.refine`). `devices` lists what is there; `place` is the laboratory for graphs and platforms that need not be. `Flow` runs graphs of Python functions. `Generator` makes text with a language model.
+(`Session.refine`). `devices` lists what is there; `place` is the placement simulator for graphs and platforms that need not be. `Flow` runs graphs of Python functions. `Generator` makes text with a language model.
 
 Errors are those of `anabranch.errors`, all below `AnabranchError`.
 """

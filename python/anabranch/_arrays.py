@@ -56,7 +56,7 @@ def _plain(value: Any) -> Any:
         return dict(value)
     if isinstance(value, Iterable) and not isinstance(value, (bytes, bytearray, memoryview)):
         return list(value)
-    raise InputError(f"{value!r} is neither a number nor a text, a list or a dictionary")
+    raise InputError(f"{value!r} is neither a number nor a string, a list or a dictionary")
 
 
 Given = tuple[str, str, tuple[int, ...], Any]
@@ -159,7 +159,7 @@ def assembled(made: Iterable[tuple[str, np.ndarray[Any, Any]]], kinds: Mapping[s
 
 
 def labelled(array: np.ndarray[Any, Any], labels: dict[str, Any] | None) -> Any:
-    """An output as what its numbers stand for: texts for indices, a list of dictionaries for the columns of a map."""
+    """An output as what its numbers stand for: strings for indices, a list of dictionaries for the columns of a map."""
     if labels is None:
         return array
     ((kind, names),) = labels.items()

@@ -21,10 +21,10 @@ class Node:
 
     Attributes:
         name: Its name, which no other node of the flow has.
-        weight: What it costs, in seconds or in any other unit that all nodes share. Placements reckon with it.
+        weight: What it costs, in seconds or in any other unit that all nodes share. Placements use it.
         pin: The number of the only worker that runs it, or None.
         machine: The number of the machine whose workers run it, or None.
-        bytes: The size of one operand, which placements and the count of bytes between machines reckon with, or None.
+        bytes: The size of one operand, which placements and the count of bytes between machines use, or None.
     """
 
     name: str

@@ -144,7 +144,7 @@ class Generator:
             top_p: The probability of those that take part.
             repetition_penalty: Makes tokens that were seen less probable by this factor.
             seed: The same seed gives the same tokens, on any number of threads.
-            stop: Texts before which the answer ends.
+            stop: Strings before which the answer ends.
             max_length: Tokens of prompt and answer together, at most.
 
         Raises:

@@ -1,4 +1,4 @@
-"""The placement laboratory: task graphs on platforms that need not be there, placed, simulated and drawn."""
+"""The placement simulator: task graphs on platforms that need not be there, placed, simulated and drawn."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ class Session:
         threads: Threads of each CPU device; one a core if not given. Results do not depend on it.
         gpu: Whether GPUs are looked for.
         software_gpu: Whether a software Vulkan adapter counts as a GPU.
-        memory: What devices may fill: bytes, or texts such as ``"2GiB"``, by device.
+        memory: What devices may fill: bytes, or strings such as ``"2GiB"``, by device.
         emulate: How many times slower than they are CPU devices are to run, by device.
         costs: A cost store to predict with; the file need not exist. `save_costs` adds to it what was learned.
         calibrate: Whether devices of unknown speed are measured before the first placement, about a second each. Without it their
@@ -340,7 +340,7 @@ class Session:
         return Pipeline(self._session.pipeline(given, goal, stages, capacity, measure), self._declared)
 
     def problem(self, inputs: Arrays | None = None) -> dict[str, Any]:
-        """The problem of placing the model on this session's devices, for the laboratory: ``anabranch.place(session.problem())``. Times
+        """The problem of placing the model on this session's devices, for the placement simulator: ``anabranch.place(session.problem())``. Times
         are seconds, sizes bytes."""
         return dict(json.loads(self._session.problem(_arrays.given(inputs, self._declared))))
 

@@ -1,4 +1,4 @@
-"""What is told of plans, runs and devices: as rows and dictionaries for programs, and as pages and tables for notebooks."""
+"""Facts about plans, runs and devices: as rows and dictionaries for programs, and as pages and tables for notebooks."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ fn set(options: &mut SessionOptions, key: &str, value: Value) -> Set {
         "fuse" => options.fuse = if read(value)? { Rewrites::ALL } else { Rewrites::NONE },
         "platform" => options.platform = Some(PlatformFile::read(Path::new(&read::<String>(value)?)).map_err(text)?),
         "plans" => options.plan_capacity = read(value)?,
-        _ if is_known(key) => return Err("write a number, a text, or True or False".into()),
+        _ if is_known(key) => return Err("write a number, a string, or True or False".into()),
         _ => return Err("there is no such option".into()),
     }
     Ok(())

@@ -1,4 +1,4 @@
-"""The placement laboratory: graphs and platforms from files, dictionaries and networkx; schedules and charts out."""
+"""The placement simulator: graphs and platforms from files, dictionaries and networkx; schedules and charts out."""
 
 import xml.etree.ElementTree as ElementTree
 

@@ -45,8 +45,8 @@ const PRECISIONS: &str = "\n## What is computed in which type\n\n\
     | 8-bit and 4-bit floats | `f32`; results are rounded to the type | CPUs |\n\
     | integers | 64-bit integers; results keep their low bits | CPUs |\n\
     | products and convolutions of 8-bit integers | 32-bit integers, exactly | CPUs |\n\
-    | truth values | `f32`, as 0 and 1 | CPUs |\n\n\
-    Every operator that the standard types for double computes in double: sums, scales, weights of interpolation and windows\n\
+    | bools | `f32`, as 0 and 1 | CPUs |\n\n\
+    Every operator that ONNX types for double computes in double: sums, scales, weights of interpolation and windows\n\
     are 64-bit floats, too. An operator that has no such lowering refuses 64-bit floats by name, and\n\
     `Cast` to `f32` before it says that the digits may go. Attributes such as `epsilon` and `alpha` are 32-bit floats in the file, and\n\
     count as the numbers that these are. `CumSum`, `CumProd`, `DFT` and `STFT` of narrower floats are computed in `f64`.\n\n\
@@ -60,16 +60,16 @@ pub fn page() -> String {
     let mut text = format!(
         "# Operators\n\n\
         Made by `cargo run -p anabranch-tests --example operators`; a test fails where it is stale. `anabranch inspect MODEL` says of a\n\
-        model what stops it. Versions {oldest} to {newest} of the standard's operators are known.\n\n\
-        *Versions* are those that changed the operator. *Types* are those of first inputs in the standard's tests that pass here; other\n\
+        model what stops it. Versions {oldest} to {newest} of the ONNX operators are known.\n\n\
+        *Versions* are those that changed the operator. *Types* are those of first inputs in the ONNX node tests that pass here; other\n\
         types may do as well. *GPU* says of how many of the tests that pass every node has a GPU kernel; the others run on a CPU.\n\
-        *Refused* tells what the standard's tests of the operator alone show; names and numbers are left out.\n"
+        *Refused* lists what the ONNX node tests of the operator alone show; names and numbers are left out.\n"
     );
     text.push_str(PRECISIONS);
     for domain in ["ai.onnx", "ai.onnx.ml", "ai.onnx.preview", "com.microsoft"] {
         section(&mut text, domain, &shown);
     }
-    text.push_str("\n## What the standard's tests refuse\n\nTests, operator, and reason, with the first test of each.\n\n```text\n");
+    text.push_str("\n## What the ONNX node tests refuse\n\nTests, operator, and reason, with the first test of each.\n\n```text\n");
     text.push_str(REFUSED);
     text.push_str("```\n");
     text

@@ -303,7 +303,7 @@ fn given(inputs: &[Option<Item>], first: usize) -> Result<Vec<Item>, Fault> {
 fn truth(item: Option<&Option<Item>>) -> Result<Option<bool>, Fault> {
     match item {
         Some(Some(Item::Tensor(tensor))) if tensor.dtype() == DType::Bool => Ok(Some(one(tensor, 0)? != 0)),
-        Some(Some(_)) => Err(Fault::invalid("the condition is not one truth value")),
+        Some(Some(_)) => Err(Fault::invalid("the condition is not one bool")),
         _ => Ok(None),
     }
 }

@@ -152,7 +152,7 @@ impl Visitor<'_> for Bits {
     type Value = f64;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a number, or a text of the 64 bits of one such as \"0x7ff0000000000000\"")
+        f.write_str("a number, or a string of the 64 bits of one such as \"0x7ff0000000000000\"")
     }
 
     fn visit_f64<E: de::Error>(self, value: f64) -> Result<f64, E> {

@@ -67,7 +67,7 @@ pub(crate) struct ModelArgs {
         value_name = "[NAME=]FILE",
         long_help = "NAME=FILE for one input: .npy, an ONNX tensor .pb, or an image (.png, .jpg); NAME= may be left out where the model has one \
             input. Or a FILE that names them itself: .npz, .safetensors, or a folder with input_0.pb and so on, like test_data_set_0 of the \
-            standard's tests. In archives a prefix `in__` is ignored, and members `out__…` are passed over. May be repeated.\n\
+            ONNX node tests. In archives a prefix `in__` is ignored, and members `out__…` are passed over. May be repeated.\n\
             A sequence NAME is given as its elements NAME[0], NAME[1] and so on, or as NAME[] (an array without elements) for an empty one; an \
             optional that holds nothing as NAME[absent] (likewise). A .pb file holds all of a sequence or an optional.\n\
             Images are for inputs of four dimensions with 1 or 3 channels: scaled until they cover height and width, cut around the centre, \

@@ -35,7 +35,7 @@ const PLACES: [&str; 5] = ["auto", "heft", "mite", "cpu", "gpu"];
 pub(crate) struct CompareCommand {
     #[command(flatten)]
     model: ModelArgs,
-    /// More models, each compared in the same configurations; then what is common to all is told too
+    /// More models, each compared in the same configurations; with a summary of all
     #[arg(value_name = "MODEL", conflicts_with = "input")]
     more: Vec<PathBuf>,
     /// Strategies, devices or plan files [default: auto,heft,mite,cpu,gpu]

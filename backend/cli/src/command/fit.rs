@@ -36,7 +36,7 @@ Examples:
 pub(crate) struct FitCommand {
     #[command(flatten)]
     model: ModelArgs,
-    /// The devices of a task graph that brings none along (CSV of the thesis, or JSON)
+    /// The devices of a task graph that brings none along (CSV of Laich 2017, or JSON)
     #[arg(value_name = "DEVICES")]
     platform: Option<PathBuf>,
     /// Allow so much more time than the whole machine needs; for a graph on alike devices, than its longest path

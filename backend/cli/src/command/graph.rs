@@ -24,7 +24,7 @@ Examples:
 pub(crate) struct GraphCommand {
     #[command(flatten)]
     model: ModelArgs,
-    /// Where to: .json with this machine's devices, .csv for the thesis' form, or .dot
+    /// Output: .json with this machine's devices, .csv as of Laich 2017, or .dot
     ///
     /// .json holds the whole problem, in seconds; .csv operations instead of times, and CPU constraints instead of
     /// pins; .dot is for Graphviz.

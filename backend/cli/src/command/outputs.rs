@@ -45,7 +45,7 @@ fn refusal(form: &Form, outputs: &[ValueInfo]) -> Option<String> {
         ));
     }
     let texts = outputs.iter().find(has_texts).filter(|_| matches!(form, Form::Safetensors | Form::Message))?;
-    Some(format!("holds numbers, and {} is of texts; name an .npz file", texts.name()))
+    Some(format!("holds numbers, and {} is of strings; name an .npz file", texts.name()))
 }
 
 /// Writes the outputs to a path in this format.

@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Rules")]
 pub(super) struct RuleArgs {
-    /// Operations that a send takes on the sending device; the thesis' evaluation charges 10
+    /// Operations that a send takes on the sending device; Laich 2017 evaluates with 10
     #[arg(long, value_name = "OPERATIONS", default_value_t = 0.0)]
     pub(super) send_ops: f64,
     /// Let a link carry one transfer at a time; without this, transfers do not disturb each other

@@ -31,12 +31,12 @@ Examples:
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct SimulateCommand {
-    /// A graph (CSV of the thesis, JSON, WfCommons), or a file with whole problems
+    /// A graph (CSV of Laich 2017, JSON, WfCommons), or a file with whole problems
     #[arg(value_name = "GRAPH|PROBLEM")]
     graph: PathBuf,
     /// The devices, where the graph brings none: CSV, JSON, or a platform file
     ///
-    /// CSV of the thesis, our JSON, or a platform file (`anabranch platform -o FILE`). A platform file may also stand
+    /// CSV of Laich 2017, our JSON, or a platform file (`anabranch platform -o FILE`). A platform file may also stand
     /// beside a whole problem, whose memories, links and times it then changes.
     #[arg(value_name = "DEVICES|PLATFORM.json")]
     devices: Option<PathBuf>,

@@ -26,7 +26,7 @@ const MOST_LATENCIES: usize = 1 << 20;
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  anabranch watch model.onnx --place auto\n  \
     anabranch watch model.onnx --random 1 --duration 60 --every 5 > rates.log\n\n\
-    How busy devices and links are is told of profiled runs: one in 20 at most. Nothing is added to the cost store.")]
+    Utilisation of devices and links comes from profiled runs: one in 20 at most. Nothing is added to the cost store.")]
 pub(crate) struct WatchCommand {
     #[command(flatten)]
     model: ModelArgs,

@@ -129,7 +129,7 @@ pub enum ConstantError {
         bytes: usize,
     },
     /// A bool that is neither 0 nor 1.
-    #[error("tensor {} holds at {index} what is no truth value; export the model again", Name(tensor))]
+    #[error("tensor {} holds at {index} an element that is no bool; export the model again", Name(tensor))]
     NotBool {
         /// The tensor.
         tensor: String,

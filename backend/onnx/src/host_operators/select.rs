@@ -59,7 +59,7 @@ pub(super) fn compress(call: &Call<'_>) -> Result<Vec<Item>, Fault> {
     };
     let count = truths.shape().elements();
     if count > data.shape().dims()[axis] {
-        return Err(Fault::invalid(format!("{count} truth values for {} slices", data.shape().dims()[axis])));
+        return Err(Fault::invalid(format!("{count} bools for {} slices", data.shape().dims()[axis])));
     }
     let places = non_zeros(call.work, truths)?;
     Ok(vec![Item::Tensor(slices(call.work, &data, axis, places.len(), |at| places[at])?)])

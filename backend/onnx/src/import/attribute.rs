@@ -34,11 +34,11 @@ impl Attribute {
         match self {
             Self::Float(_) => "a number",
             Self::Int(_) => "an integer",
-            Self::String(_) => "a text",
+            Self::String(_) => "a string",
             Self::Tensor(_) => "a tensor",
             Self::Floats(_) => "a list of numbers",
             Self::Ints(_) => "a list of integers",
-            Self::Strings(_) => "a list of texts",
+            Self::Strings(_) => "a list of strings",
             Self::Graph(_) => "a subgraph",
             Self::Other(kind) => kind,
         }
@@ -139,7 +139,7 @@ impl Node {
     /// # Errors
     /// If the attribute is of another kind, or not UTF-8.
     pub fn string(&self, name: &str) -> Result<Option<&str>> {
-        let bytes = self.read(name, "a text", |value| match value {
+        let bytes = self.read(name, "a string", |value| match value {
             Attribute::String(bytes) => Some(bytes.as_slice()),
             _ => None,
         })?;
@@ -190,7 +190,7 @@ impl Node {
     /// # Errors
     /// If the attribute is of another kind, or one of the strings is not UTF-8.
     pub fn strings(&self, name: &str) -> Result<Option<Vec<&str>>> {
-        let texts = self.read(name, "a list of texts", |value| match value {
+        let texts = self.read(name, "a list of strings", |value| match value {
             Attribute::Strings(texts) => Some(texts),
             _ => None,
         })?;

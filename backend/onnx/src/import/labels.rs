@@ -110,7 +110,7 @@ fn number(node: &mut Node, labels: &mut BTreeMap<ValueIndex, Labels>) -> Result<
         None => None,
     };
     if node.all_inputs().skip(usize::from(given.is_some())).any(|value| labels.contains_key(&value)) {
-        return Err("it reads texts where this runtime has numbers alone".into());
+        return Err("it reads strings, and this runtime has numbers only".into());
     }
     let made = match (&node.domain[..], &node.op_type[..], texts) {
         ("ai.onnx.ml", "TreeEnsembleClassifier", None) => classes(node, "classlabels_int64s")?,
@@ -123,7 +123,7 @@ fn number(node: &mut Node, labels: &mut BTreeMap<ValueIndex, Labels>) -> Result<
             (node.op_type, node.attributes) = ("Identity".into(), BTreeMap::new());
             Some(Labels::Texts(texts))
         }
-        (_, _, Some(_)) => return Err("it reads texts where this runtime has numbers alone".into()),
+        (_, _, Some(_)) => return Err("it reads strings, and this runtime has numbers only".into()),
         _ => None,
     };
     if let (Some(made), Some(value)) = (made, node.output(0)) {
@@ -149,7 +149,7 @@ fn numbered(count: usize) -> Attribute {
 fn classes(node: &mut Node, name: &str) -> Result<Option<Labels>, String> {
     let Some(texts) = taken(node, "classlabels_strings")? else { return Ok(None) };
     if texts.len() < 2 {
-        return Err("its only class is a text".into());
+        return Err("its only class is a string".into());
     }
     node.attributes.insert(name.into(), numbered(texts.len()));
     Ok(Some(Labels::Texts(texts.into())))
@@ -192,8 +192,8 @@ fn encoder(node: &mut Node, read: Option<&[String]>) -> Result<Option<Labels>, S
             let order: Vec<usize> = found.into_iter().flatten().collect();
             reordered(node, &order)?;
         }
-        (Some(_), None) => return Err("its input is to be texts, which cannot be given".into()),
-        (None, Some(_)) => return Err("it reads texts, and its keys are numbers".into()),
+        (Some(_), None) => return Err("its input is strings, which cannot be given".into()),
+        (None, Some(_)) => return Err("it reads strings, and its keys are numbers".into()),
         (None, None) => {}
     }
     Ok(made)
@@ -214,7 +214,7 @@ fn reordered(node: &mut Node, order: &[usize]) -> Result<(), String> {
         node.attributes.insert(name.into(), picked);
         return Ok(());
     }
-    Err("its values are neither integers, floats nor texts".into())
+    Err("its values are neither integers, floats nor strings".into())
 }
 
 /// Returns the keys of a map; the node passes on its input.
@@ -311,8 +311,8 @@ mod tests {
             (vec![classifier(), NodeProto::of("Add", &["scores", "label"], &["y"])], "Add_1"),
         ];
         for (nodes, name) in cases {
-            let error = model(nodes, &[]).expect_err("it reads texts");
-            assert!(error.contains(name) && error.contains("texts"), "{error}");
+            let error = model(nodes, &[]).expect_err("it reads strings");
+            assert!(error.contains(name) && error.contains("strings"), "{error}");
         }
         let error = model(vec![NodeProto::of("Abs", &["x"], &["y"])], &["y"]).expect_err("no tensor");
         assert!(error.contains("not declared as a tensor"), "{error}");

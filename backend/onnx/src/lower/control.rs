@@ -51,7 +51,7 @@ impl<'a> Lowering<'a> {
         let known = self.builder.tensor(condition).and_then(|tensor| integers(&tensor));
         let taken = match known.as_deref() {
             Some(&[truth]) => truth != 0,
-            Some(_) => return Ok(Err(Fault::invalid("the condition is not one truth value"))),
+            Some(_) => return Ok(Err(Fault::invalid("the condition is not one bool"))),
             None => return Ok(Err(Fault::run_time(condition, 0, "cond"))),
         };
         let graph = sound!(node.graph(if taken { "then_branch" } else { "else_branch" }));
@@ -79,7 +79,7 @@ impl<'a> Lowering<'a> {
             match known.as_deref() {
                 Some([0]) => break,
                 Some([_]) => {}
-                Some(_) => return Ok(Err(Fault::invalid("the condition is not one truth value"))),
+                Some(_) => return Ok(Err(Fault::invalid("the condition is not one bool"))),
                 None if pass == 0 => return Ok(Err(Fault::run_time(&condition, 1, "cond"))),
                 None => return Ok(Err(Fault::unsupported("its condition is computed from the model's inputs"))),
             }

@@ -50,7 +50,8 @@ pub(super) fn read_folder(
     match any || (role == Role::Input && folder.join("output_0.pb").exists()) {
         true => Ok(named),
         false => {
-            let reason = format!("is a folder without {prefix}_0.pb; name one like the standard's test_data_set_0");
+            let reason =
+                format!("is a folder without {prefix}_0.pb; name one like test_data_set_0 of the ONNX node tests");
             Err(TensorFileError { file: folder.to_owned(), reason })
         }
     }

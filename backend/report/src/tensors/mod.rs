@@ -147,7 +147,7 @@ pub fn write(path: &Path, form: Form, arrays: &[(&str, Array<'_>)]) -> Result<()
         let mut tensors = Vec::with_capacity(arrays.len());
         for (name, array) in arrays {
             let Array::Tensor(tensor) = array else {
-                return Err(error(format!("holds numbers, and {name} is of texts; name an .npz file")));
+                return Err(error(format!("holds numbers, and {name} is of strings; name an .npz file")));
             };
             tensors.push((*name, *tensor));
         }

@@ -267,7 +267,7 @@ impl StoredConstant {
         let (from, to) = (usize::try_from(self.at), usize::try_from(end));
         let raw = from.ok().zip(to.ok()).and_then(|(from, to)| container.held().get(from..to)).ok_or_else(beyond)?;
         if spec.dtype == DType::Bool && raw.iter().any(|byte| *byte > 1) {
-            return Err("a constant holds what is no truth value".into());
+            return Err("a constant holds an element that is no bool".into());
         }
         let tensor = Tensor::new(spec, Arc::new(Buffer::copied(raw))).map_err(|error| error.to_string())?;
         Ok(tensor.into())

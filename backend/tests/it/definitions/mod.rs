@@ -422,7 +422,7 @@ fn bits_are_read_as_another_type_of_their_width() {
     let back = cast(11, TensorProto::i64s("x", &[2], &[0, 0x4000_0000_0000_0000])).expect("as many bits");
     assert_eq!(back[0].elements::<f64>().expect("f64"), [0.0, 2.0]);
     let bytes = |values: &[u8]| TensorProto::raw("x", 2, &[values.len() as i64], values.to_vec());
-    assert_eq!(cast(9, bytes(&[0, 1])).expect("truth values")[0].bytes(), [0, 1]);
+    assert_eq!(cast(9, bytes(&[0, 1])).expect("bools")[0].bytes(), [0, 1]);
     assert!(cast(9, bytes(&[0, 2])).is_err_and(|error| error.contains("neither 0 nor 1")));
     assert!(cast(7, floats()).is_err_and(|error| error.contains("f32 has 32 bits, i64 has 64")));
     assert!(cast(8, floats()).is_err() && cast(99, floats()).is_err());

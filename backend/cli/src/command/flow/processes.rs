@@ -83,7 +83,7 @@ impl Machines {
             let told = here.set_write_timeout(Some(PATIENCE)).and_then(|()| peers.hand_over(&here));
             let told = told.and_then(|()| here.write_all(&job)).and_then(|()| here.shutdown(Shutdown::Write));
             told.map_err(|error| {
-                CliError::input(format!("the process of machine {machine} could not be told: {error}"))
+                CliError::input(format!("the job could not be sent to the process of machine {machine}: {error}"))
             })?;
         }
         Ok((machines, own))

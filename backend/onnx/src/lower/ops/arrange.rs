@@ -116,7 +116,7 @@ fn compress(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>,
     };
     let places: Vec<i64> = (0..truths.len()).filter(|at| truths[*at] != 0).map(|at| at as i64).collect();
     if truths.len() > data.dims()[axis] {
-        return Err(Fault::invalid(format!("{} truth values for {} slices", truths.len(), data.dims()[axis])));
+        return Err(Fault::invalid(format!("{} bools for {} slices", truths.len(), data.dims()[axis])));
     }
     let mut dims = data.dims().to_vec();
     dims[axis] = places.len();

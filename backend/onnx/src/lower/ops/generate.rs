@@ -36,7 +36,7 @@ fn constant(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>,
     } else if let Some(values) = operator.node.ints("value_ints")? {
         Tensor::from_i64s(values)
     } else {
-        return Err(Fault::unsupported("its value is a text or missing"));
+        return Err(Fault::unsupported("its value is a string or missing"));
     };
     Ok(vec![builder.constant("constant", tensor)])
 }

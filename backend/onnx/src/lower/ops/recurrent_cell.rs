@@ -102,7 +102,7 @@ impl Activation {
                     return Err(Fault::attribute("activations", name, lists));
                 }
             },
-            _ => return Err(Fault::attribute("activations", name, "a function of the standard's list")),
+            _ => return Err(Fault::attribute("activations", name, "a function of the ONNX specification")),
         })
     }
 

@@ -155,7 +155,7 @@ fn coordinates(operator: &Operator<'_>, x: &View, targets: &[AxisScale]) -> Resu
         "half_pixel_symmetric" if whole => Ok(Some(Coordinates::HalfPixel)),
         "align_corners" if whole => Ok(Some(Coordinates::AlignCorners)),
         "align_corners" | "half_pixel_symmetric" | "tf_crop_and_resize" => Ok(None),
-        other => Err(Fault::attribute("coordinate_transformation_mode", other, "one of the standard's")),
+        other => Err(Fault::attribute("coordinate_transformation_mode", other, "a mode of the ONNX specification")),
     }
 }
 
