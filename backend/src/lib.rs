@@ -322,8 +322,15 @@ pub mod planning {
 pub mod profile {
     //! Costs of runs: histories of measured times, the store that keeps them, and the model that predicts from them.
 
+    /// Earlier name of [`CostFormat`].
+    #[deprecated(note = "renamed to `CostFormat`")]
+    pub type Exchange = CostFormat;
+    /// Earlier name of [`ImportExportError`].
+    #[deprecated(note = "renamed to `ImportExportError`")]
+    pub type ExchangeError = ImportExportError;
+
     pub use anabranch_costs::{
-        Cold, CostSource, CostStore, DeviceCosts, Estimate, Exchange, ExchangeError, FORMAT_VERSION, History,
+        Cold, CostFormat, CostSource, CostStore, DeviceCosts, Estimate, FORMAT_VERSION, History, ImportExportError,
         LinkCosts, Loaded, MachineCosts, NodeCost, NodeCosts, Predictor, RECENT, Rates, RunCosts, Sample, Slowdown,
         StoreError, interval,
     };

@@ -1,8 +1,8 @@
 //! Costs of runs: histories of measured times, the store that keeps them, and the model that predicts from them.
 
 mod cost;
-mod exchange;
 mod history;
+mod import_export;
 mod interval;
 mod law;
 mod link;
@@ -14,8 +14,8 @@ mod store;
 
 pub use cost::Laws;
 pub use cost::{CostSource, NodeCost, Predictor};
-pub use exchange::{Exchange, ExchangeError};
 pub use history::{Cold, Estimate, History, RECENT, Sample};
+pub use import_export::{CostFormat, ImportExportError};
 pub use interval::interval;
 pub use link::LinkCosts;
 pub use machine::{DeviceCosts, MachineCosts, NodeCosts, Rates, RunCosts, Slowdown};

@@ -2,7 +2,7 @@
 //!
 //! `anabranch_tests::fuzz` has the readers of the other kinds of files, and all kinds together.
 
-use anabranch_costs::{CostStore, Exchange};
+use anabranch_costs::{CostFormat, CostStore};
 use anabranch_ir::constant::Constant;
 use anabranch_kernels::Tensor;
 use anabranch_onnx::Item;
@@ -72,14 +72,14 @@ pub fn graph(bytes: &[u8]) {
 pub fn costs(bytes: &[u8]) {
     with_file(bytes, |path| {
         let whole = CostStore::load(path).ok().filter(|loaded| loaded.warnings.is_empty()).map(|loaded| loaded.store);
-        assert!(Exchange::Json.import(path).ok() == whole);
+        assert!(CostFormat::Json.import(path).ok() == whole);
         assert_eq!(fs::read(path).ok().as_deref(), Some(bytes));
     });
 }
 
 /// A performance model of StarPU's.
 pub fn starpu(bytes: &[u8]) {
-    with_file(bytes, |path| drop(Exchange::StarPu.import(path)));
+    with_file(bytes, |path| drop(CostFormat::StarPu.import(path)));
 }
 
 /// A chain of stages and who runs it.

@@ -3,7 +3,7 @@
 use super::{CliError, Output, lossy, note, say, wrote};
 use anabranch::Session;
 use anabranch::device::{DetectOptions, detect};
-use anabranch::profile::{CostStore, DeviceCosts, Exchange, Rates, StoreError};
+use anabranch::profile::{CostFormat, CostStore, DeviceCosts, Rates, StoreError};
 use anabranch_placement::quoted::Line;
 use anabranch_report::table::Table;
 use anabranch_report::text::duration;
@@ -90,7 +90,7 @@ impl CostsCommand {
     }
 
     fn export(&self, to: &Path, mut store: CostStore, output: Output) -> Result<(), CliError> {
-        let format = self.exchange(to)?;
+        let format = self.cost_format(to)?;
         settle(&mut store)?;
         let files = format.export(&store, to)?;
         wrote(to);
@@ -99,7 +99,7 @@ impl CostsCommand {
     }
 
     fn import(&self, from: &Path, mut store: CostStore, path: &Path, output: Output) -> Result<(), CliError> {
-        let imported = self.exchange(from)?.import(from)?;
+        let imported = self.cost_format(from)?.import(from)?;
         settle(&mut store)?;
         let nodes: usize =
             imported.machines().flat_map(|(_, machine)| machine.devices.values()).map(|d| d.nodes.len()).sum();
@@ -114,12 +114,12 @@ impl CostsCommand {
         output.text_or_json(text, &json!({ "imported": lossy(from), "nodes": nodes, "other_machines": others }))
     }
 
-    fn exchange(&self, path: &Path) -> Result<Exchange, CliError> {
+    fn cost_format(&self, path: &Path) -> Result<CostFormat, CliError> {
         let named = self.format.map(|format| match format {
-            Format::Json => Exchange::Json,
-            Format::Starpu => Exchange::StarPu,
+            Format::Json => CostFormat::Json,
+            Format::Starpu => CostFormat::StarPu,
         });
-        named.or_else(|| Exchange::of(path)).ok_or_else(|| {
+        named.or_else(|| CostFormat::of(path)).ok_or_else(|| {
             CliError::input(format!("{}: which format is it? Name one with --format json or starpu", path.display()))
         })
     }

@@ -20,7 +20,7 @@ const MOST_FILES: usize = 10_000;
 
 /// A format of costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exchange {
+pub enum CostFormat {
     /// The whole store, in its own format.
     Json,
     /// A directory of StarPU history-based performance models, format version 45, one file per op.
@@ -32,9 +32,9 @@ pub enum Exchange {
 /// Reason that costs cannot be read or written: the file, the line if known, and the problem.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", Line(.0))]
-pub struct ExchangeError(String);
+pub struct ImportExportError(String);
 
-impl ExchangeError {
+impl ImportExportError {
     /// An error of the file system.
     fn io(path: &Path, error: &io::Error) -> Self {
         Self(format!("{}: {error}", path.display()))
@@ -46,7 +46,7 @@ impl ExchangeError {
     }
 }
 
-impl Exchange {
+impl CostFormat {
     /// Returns the format that a file's extension names.
     pub fn of(path: &Path) -> Option<Self> {
         match path.extension()?.to_str()? {
@@ -59,8 +59,8 @@ impl Exchange {
     ///
     /// # Errors
     /// If a file cannot be written.
-    pub fn export(self, store: &CostStore, path: &Path) -> Result<usize, ExchangeError> {
-        let refused = |error| ExchangeError::io(path, &error);
+    pub fn export(self, store: &CostStore, path: &Path) -> Result<usize, ImportExportError> {
+        let refused = |error| ImportExportError::io(path, &error);
         let text = match self {
             Self::Json => store.to_json().map_err(refused)?,
             Self::StarPu => {
@@ -69,7 +69,7 @@ impl Exchange {
                 for (name, text) in &models {
                     let file = path.join(name);
                     let written = files::write(&file, |file| file.write_all(text.as_bytes()));
-                    written.map_err(|error| ExchangeError::io(&file, &error))?;
+                    written.map_err(|error| ImportExportError::io(&file, &error))?;
                 }
                 return Ok(models.len());
             }
@@ -82,17 +82,17 @@ impl Exchange {
     ///
     /// # Errors
     /// If a file cannot be read, or any of its content is invalid.
-    pub fn import(self, path: &Path) -> Result<CostStore, ExchangeError> {
-        let read = |path: &Path| files::read(path, MOST_BYTES).map_err(|error| ExchangeError::io(path, &error));
+    pub fn import(self, path: &Path) -> Result<CostStore, ImportExportError> {
+        let read = |path: &Path| files::read(path, MOST_BYTES).map_err(|error| ImportExportError::io(path, &error));
         match self {
-            Self::Json => parse_json(&read(path)?).map_err(|problem| ExchangeError::content(path, &problem)),
+            Self::Json => parse_json(&read(path)?).map_err(|problem| ImportExportError::content(path, &problem)),
             Self::StarPu => {
                 let mut store = CostStore::default();
-                let files = listed(path).map_err(|error| ExchangeError::io(path, &error))?;
+                let files = listed(path).map_err(|error| ImportExportError::io(path, &error))?;
                 for file in files {
                     let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
                     let model = starpu::read(&name, &read(&file)?);
-                    store.merge(&model.map_err(|problem| ExchangeError::content(&file, &problem))?);
+                    store.merge(&model.map_err(|problem| ImportExportError::content(&file, &problem))?);
                 }
                 Ok(store)
             }
@@ -164,7 +164,7 @@ mod tests {
         store
     }
 
-    fn exchanged(format: Exchange, name: &str) -> CostStore {
+    fn exported_and_imported(format: CostFormat, name: &str) -> CostStore {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let path = directory.path().join(name);
         format.export(&filled(), &path).expect("writable");
@@ -175,12 +175,12 @@ mod tests {
 
     #[test]
     fn json_gives_back_what_was_exported() {
-        assert_eq!(exchanged(Exchange::Json, "costs.json"), filled());
+        assert_eq!(exported_and_imported(CostFormat::Json, "costs.json"), filled());
     }
 
     #[test]
     fn starpu_gives_back_counts_means_and_deviations() {
-        let (store, filled) = (exchanged(Exchange::StarPu, "45"), filled());
+        let (store, filled) = (exported_and_imported(CostFormat::StarPu, "45"), filled());
         for (device, costs) in &filled.here().devices {
             for (key, node) in &costs.nodes {
                 let back = &store.here().devices[device].nodes[key];
@@ -205,11 +205,11 @@ mod tests {
     fn every_truncation_is_refused() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let whole = directory.path().join("whole");
-        Exchange::StarPu.export(&filled(), &whole.with_extension("d")).expect("writable");
-        Exchange::Json.export(&filled(), &whole.with_extension("json")).expect("writable");
+        CostFormat::StarPu.export(&filled(), &whole.with_extension("d")).expect("writable");
+        CostFormat::Json.export(&filled(), &whole.with_extension("json")).expect("writable");
         let model =
             fs::read_dir(whole.with_extension("d")).expect("a directory").next().expect("a file").expect("it").path();
-        let cases = [(Exchange::StarPu, model), (Exchange::Json, whole.with_extension("json"))];
+        let cases = [(CostFormat::StarPu, model), (CostFormat::Json, whole.with_extension("json"))];
         for (format, path) in cases {
             let text = fs::read(&path).expect("readable");
             let cut = directory.path().join("matmul.cut");
@@ -223,12 +223,12 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_named() {
         let missing = Path::new("/nonexistent/costs.json");
-        let error = Exchange::Json.import(missing).expect_err("no such file").to_string();
+        let error = CostFormat::Json.import(missing).expect_err("no such file").to_string();
         assert!(error.starts_with("/nonexistent/costs.json: "), "{error}");
         let directory = tempfile::tempdir().expect("a temporary directory");
         let file = directory.path().join("costs.json");
         fs::write(&file, "{\"version\": 77}").expect("writable");
-        let error = Exchange::Json.import(&file).expect_err("a newer format").to_string();
+        let error = CostFormat::Json.import(&file).expect_err("a newer format").to_string();
         assert!(error.contains("format is 77") && error.contains("nothing was imported"), "{error}");
     }
 }
