@@ -114,7 +114,7 @@ class Session:
             trust a file that exceeds it.
         fuse: Whether neighbouring operators are fused into one node.
         platform: A platform file: `plan` then plans for its devices. Runs are always on those that are here.
-        plans: For how many sets of input shapes plans are kept ready.
+        plan_capacity: For how many sets of input shapes plans are kept ready.
         on_device_loss: What a run does that loses a GPU: ``fail``, or ``replace`` to be made again without it.
 
     Raises:
@@ -145,8 +145,9 @@ class Session:
         limits: Mapping[str, int | str] | None = None,
         fuse: bool = True,
         platform: str | os.PathLike[str] | None = None,
-        plans: int | None = None,
+        plan_capacity: int | None = None,
         on_device_loss: str | None = None,
+        plans: int | None = None,
     ) -> None:
         given = dict(locals())
         del given["self"], given["model"]

@@ -71,7 +71,8 @@ fn set(options: &mut SessionOptions, key: &str, value: Value) -> Set {
         }
         "fuse" => options.fuse = if read(value)? { Rewrites::ALL } else { Rewrites::NONE },
         "platform" => options.platform = Some(PlatformFile::read(Path::new(&read::<String>(value)?)).map_err(text)?),
-        "plans" => options.plan_capacity = read(value)?,
+        // `plans` is the earlier name.
+        "plan_capacity" | "plans" => options.plan_capacity = read(value)?,
         _ if is_known(key) => return Err("write a number, a string, or True or False".into()),
         _ => return Err("there is no such option".into()),
     }

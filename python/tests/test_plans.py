@@ -146,7 +146,7 @@ def test_rows_are_tables():
 
 def test_a_profile_keeps_no_plan_ready():
     (name, x), = reference("mlp")[0].items()
-    own, other = (session(DATA / "mlp.onnx", cpu_devices="machine", plans=1) for _ in range(2))
+    own, other = (session(DATA / "mlp.onnx", cpu_devices="machine", plan_capacity=1) for _ in range(2))
     profile = own.profile({name: x}, repeat=1)
     for each in (own, other):
         each.run({name: x[:1]})
