@@ -8,6 +8,7 @@ mod compare;
 mod compile;
 mod configurations;
 mod costs;
+mod dataflow;
 mod demo;
 mod devices;
 mod expect;
@@ -41,7 +42,6 @@ mod simulate;
 mod slowest;
 mod steps;
 mod strategies;
-mod stream;
 mod sweep;
 mod trace_file;
 mod version;
@@ -103,7 +103,8 @@ enum Command {
     Graph(Box<graph::GraphCommand>),
     Simulate(Box<simulate::SimulateCommand>),
     Sweep(Box<sweep::SweepCommand>),
-    Stream(Box<stream::StreamCommand>),
+    #[command(alias = "stream")]
+    Dataflow(Box<dataflow::DataflowCommand>),
     Pipeline(Box<pipeline::PipelineCommand>),
     Costs(costs::CostsCommand),
     Pipe(Box<pipe::PipeCommand>),
@@ -344,7 +345,7 @@ fn main_or_panic() -> ExitCode {
         Command::Graph(command) => command.run(output),
         Command::Simulate(command) => command.run(output),
         Command::Sweep(command) => command.run(output),
-        Command::Stream(command) => command.run(output),
+        Command::Dataflow(command) => command.run(output),
         Command::Pipeline(command) => command.run(output),
         Command::Costs(command) => command.run(output),
         Command::Pipe(command) => command.run(output),

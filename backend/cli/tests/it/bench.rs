@@ -46,18 +46,19 @@ fn changes_since_an_earlier_result_are_told_with_their_certainty() {
     let bench = |more| arguments(&mlp, more);
     let results = command.json(&bench(&["-o", "now.json"]));
     assert!(results["changes"].is_null());
-    // Earlier results that took a tenth of the time, or a hundred times as long.
-    let scaled = |file: &str, scale: f64| {
+    // Earlier results that took a hundredth of the time, or a hundred times as long, the latter under an earlier key.
+    let scaled = |file: &str, scale: f64, key: &str| {
         let mut earlier: Value = serde_json::from_str(&command.read("now.json")).expect("JSON");
         for outcome in earlier["models"][0]["outcomes"].as_array_mut().expect("outcomes") {
             for sample in outcome["samples_ms"].as_array_mut().expect("samples") {
                 *sample = (sample.as_f64().expect("a time") * scale).into();
             }
         }
-        fs::write(command.path(file), earlier.to_string()).expect("writable");
+        let text = earlier.to_string().replace("\"configuration\"", key);
+        fs::write(command.path(file), text).expect("writable");
     };
-    scaled("fast.json", 0.01);
-    scaled("slow.json", 100.0);
+    scaled("fast.json", 0.01, "\"configuration\"");
+    scaled("slow.json", 100.0, "\"way\"");
     let slower = command.run(&bench(&["--compare-to", "fast.json", "--fail-above", "5%"]));
     let (told, said) = (String::from_utf8_lossy(&slower.stdout), String::from_utf8_lossy(&slower.stderr));
     assert_eq!(slower.status.code(), Some(3), "{told}{said}");
@@ -120,6 +121,8 @@ fn times_bound_what_is_measured_and_nonsense_is_refused() {
         (&["--compare-to", "other.json", "--fail-above", "much"], &["5%"]),
         (&["--place", "dynamic"], &["--place", "name a strategy"]),
         (&["--place", "hetf"], &["did you mean `heft`?"]),
+        // The earlier name of --place.
+        (&["--ways", "hetf"], &["did you mean `heft`?"]),
         (&["--parallel", "0"], &["1 to 1024"]),
         (&["--csv", "r.txt"], &["r.txt", ".csv"]),
         (&["-o", "none/such.json"], &["there is no directory none"]),

@@ -5,6 +5,7 @@ mod cli;
 mod command;
 mod compiled;
 mod costs;
+mod dataflow;
 #[cfg(target_os = "linux")]
 mod drops;
 mod everyday;
@@ -31,7 +32,6 @@ mod shared;
 #[cfg(target_os = "linux")]
 mod signals;
 mod sizes;
-mod stream;
 mod tensors;
 mod traces;
 mod what_if;

@@ -104,7 +104,7 @@ fn a_symbol_has_one_size_and_every_dimension_a_name() {
     command.refuses(&run(&["--dim", "batch=1", "--pin", "*=cpu0", "--pin", "*=cpu1"]), &["--pin names * twice"]);
     command.text(&["place", "m.onnx", "--no-gpu", "--random", "1", "--dim", "b[0]=3"]);
     command.text(&["compile", "m.onnx", "--no-gpu", "--random", "1", "--dim", "b[0]=3", "-o", "m.anabranch"]);
-    command.text(&["stream", "m.onnx", "--dim", "b[0]=3", "--pes", "4"]);
+    command.text(&["dataflow", "m.onnx", "--dim", "b[0]=3", "--pes", "4"]);
     command.text(&["pipe", "m.onnx", "--no-gpu", "--random", "4", "--batch", "2"]);
 }
 

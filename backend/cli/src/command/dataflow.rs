@@ -1,4 +1,4 @@
-//! `anabranch stream`: partitions a canonical task graph into blocks, schedules them, sizes their channels, and proves
+//! `anabranch dataflow`: partitions a canonical task graph into blocks, schedules them, sizes their channels, and proves
 //! by simulation that they end.
 
 mod gantt;
@@ -26,16 +26,16 @@ Times are in units in which a task reads and writes an element. Speedups are ove
 schedule, in which no task starts before all that it reads is written. SSLR is the makespan over the streaming depth.
 
 Examples:
-  anabranch stream cholesky:8 --pes 32 --variant rlx --gantt schedule.svg
-  anabranch stream residual:50 --pes 512,1024,1536,2048
-  anabranch stream model.onnx --no-fuse --pes 256 --tasks 64 --json";
+  anabranch dataflow cholesky:8 --pes 32 --variant rlx --gantt schedule.svg
+  anabranch dataflow residual:50 --pes 512,1024,1536,2048
+  anabranch dataflow model.onnx --no-fuse --pes 256 --tasks 64 --json";
 
 const MOST_ELEMENTS: u32 = 1 << 22;
 
 /// Schedule a graph whose tasks stream to each other, as on a dataflow device (De Matteis 2023)
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = EXAMPLES, after_help = MORE)]
-pub(crate) struct StreamCommand {
+pub(crate) struct DataflowCommand {
     /// The graph, or a model from which one is made
     #[arg(value_name = "GRAPH.json|MODEL.onnx|SHAPE:SIZE")]
     graph: String,
@@ -106,7 +106,7 @@ impl Variant {
     }
 }
 
-impl StreamCommand {
+impl DataflowCommand {
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
         let several = self.pes.len() > 1;
         if let Some(path) = self.gantt.as_ref().filter(|_| several) {

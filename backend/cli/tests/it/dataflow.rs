@@ -1,4 +1,4 @@
-//! `anabranch stream`, from the outside: schedules that are proven, models as graphs, and clear refusals.
+//! `anabranch dataflow`, from the outside: schedules that are proven, models as graphs, and clear refusals.
 
 use crate::command::{Anabranch, bundled};
 use serde_json::Value;
@@ -13,7 +13,7 @@ fn schedules(report: &Value) -> &[Value] {
 fn schedules_are_proven_by_simulation_and_no_longer_than_without_streaming() {
     let command = Anabranch::new();
     for variant in ["lts", "rlx"] {
-        let report = command.json(&["stream", "cholesky:4", "--pes", "4,8", "--variant", variant, "--seed", "3"]);
+        let report = command.json(&["dataflow", "cholesky:4", "--pes", "4,8", "--variant", variant, "--seed", "3"]);
         assert_eq!((report["tasks"].as_u64(), schedules(&report).len()), (Some(20), 2));
         for schedule in schedules(&report) {
             let (makespan, list) = (schedule["makespan"].as_u64(), schedule["list_makespan"].as_u64());
@@ -21,9 +21,9 @@ fn schedules_are_proven_by_simulation_and_no_longer_than_without_streaming() {
             assert!(schedule["simulated_makespan"].is_u64() && schedule["not_simulated"].is_null(), "{schedule}");
         }
     }
-    let unproven = command.json(&["stream", "cholesky:4", "--steps", "10"]);
+    let unproven = command.json(&["dataflow", "cholesky:4", "--steps", "10"]);
     assert!(schedules(&unproven)[0]["not_simulated"].as_str().expect("a reason").contains("at most 10"));
-    let list = command.json(&["stream", "cholesky:4", "--variant", "none"]);
+    let list = command.json(&["dataflow", "cholesky:4", "--variant", "none"]);
     assert_eq!(schedules(&list)[0]["makespan"], schedules(&list)[0]["list_makespan"]);
 }
 
@@ -34,7 +34,7 @@ fn a_file_s_graph_is_scheduled_task_by_task_and_drawn() {
         {"id": 3, "in": 2, "out": 32}, {"id": 4, "in": 32, "out": 32}, {"id": 5, "in": 32, "out": 32}],
         "edges": [[0, 5, 32], [5, 1, 32], [5, 4, 32], [1, 2, 4], [2, 3, 2], [3, 4, 32]]}"#;
     fs::write(command.path("graph.json"), graph).expect("written");
-    let report = command.json(&["stream", "graph.json", "--pes", "8", "--variant", "rlx", "--gantt", "chart.svg"]);
+    let report = command.json(&["dataflow", "graph.json", "--pes", "8", "--variant", "rlx", "--gantt", "chart.svg"]);
     let schedule = &schedules(&report)[0];
     assert_eq!((schedule["makespan"].as_u64(), schedule["blocks"].as_u64()), (Some(51), Some(1)));
     let channel = &schedule["channels"][0];
@@ -46,7 +46,7 @@ fn a_file_s_graph_is_scheduled_task_by_task_and_drawn() {
     assert_eq!(svg.matches("<title>").count(), 1 + 5);
     assert!(svg.contains("block 1") && svg.contains("units in which a task reads"), "{svg}");
     // Each block has its own colour.
-    command.text(&["stream", "graph.json", "--pes", "2", "--gantt", "chart.svg"]);
+    command.text(&["dataflow", "graph.json", "--pes", "2", "--gantt", "chart.svg"]);
     let svg = command.read("chart.svg");
     assert!(["class=\"c1\"", ">block 2<", "of block 2:"].iter().all(|part| svg.contains(part)), "{svg}");
 }
@@ -56,7 +56,7 @@ fn models_become_graphs_of_the_granularity_that_is_asked_for() {
     let command = Anabranch::new();
     let model = bundled("vit.onnx");
     let tasks = |arguments: &[&str]| {
-        let report = command.json(&[&["stream", &model, "--pes", "16", "--dim", "batch=2"], arguments].concat());
+        let report = command.json(&[&["dataflow", &model, "--pes", "16", "--dim", "batch=2"], arguments].concat());
         assert!(report["streaming_depth"].is_u64() && report["conversion_seconds"].is_f64(), "{report}");
         report["tasks"].as_u64().expect("tasks")
     };
@@ -68,12 +68,14 @@ fn models_become_graphs_of_the_granularity_that_is_asked_for() {
 fn what_cannot_be_scheduled_is_refused_with_the_next_step() {
     let command = Anabranch::new();
     for (arguments, part) in [
-        (&["stream", "spiral:4"][..], "known are chain"),
-        (&["stream", "residual:51"], "50, 101 and 152"),
-        (&["stream", "chain:x"], "no size"),
-        (&["stream", "missing.json"], "missing.json"),
-        (&["stream", "chain:8", "--pes", "2,4", "--gantt", "a.svg"], "one number to --pes"),
-        (&["stream"], "required"),
+        (&["dataflow", "spiral:4"][..], "known are chain"),
+        (&["dataflow", "residual:51"], "50, 101 and 152"),
+        (&["dataflow", "chain:x"], "no size"),
+        (&["dataflow", "missing.json"], "missing.json"),
+        (&["dataflow", "chain:8", "--pes", "2,4", "--gantt", "a.svg"], "one number to --pes"),
+        (&["dataflow"], "required"),
+        // The earlier name of the command.
+        (&["stream", "spiral:4"], "known are chain"),
     ] {
         command.refuses(arguments, &[part]);
     }
