@@ -1,5 +1,5 @@
-//! `anabranch dataflow`: partitions a canonical task graph into blocks, schedules them, sizes their channels, and proves
-//! by simulation that they end.
+//! `anabranch dataflow`: partitions a canonical task graph into blocks, schedules them, sizes their channels, and
+//! proves by simulation that they end.
 
 mod gantt;
 mod outcome;
