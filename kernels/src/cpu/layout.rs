@@ -9,7 +9,7 @@ use super::elements::{elements, elements_mut};
 use super::gemm::{Panels, View, pack_panels, pack_rows, transpose};
 use super::{integer, narrow};
 use crate::error::KernelError;
-use crate::op::Filtering;
+use crate::op::WinogradTile;
 use crate::tensor::Buffer;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -49,7 +49,11 @@ enum Source {
     /// if `flip`.
     Integers { taps: usize, flip: bool },
     /// `[maps, depth, 3 × 3]`: filters whose values at each position form a matrix per panel of output channels.
-    Filters { filtering: Filtering, maps: usize },
+    Filters {
+        #[serde(rename = "filtering")]
+        winograd_tile: WinogradTile,
+        maps: usize,
+    },
 }
 
 /// Constant input that a kernel keeps in its own layout.
@@ -77,9 +81,9 @@ impl Layout {
 
     /// Returns the layout of weights `[maps, channels, 3 × 3]` for the Winograd algorithm. Each panel of output
     /// channels has one matrix for each position.
-    pub(super) fn filters([maps, channels]: [usize; 2], filtering: Filtering, width: usize) -> Self {
-        let matrices = maps.div_ceil(width) * filtering.positions();
-        Self { matrices, lines: width, depth: channels, width, source: Source::Filters { filtering, maps } }
+    pub(super) fn filters([maps, channels]: [usize; 2], winograd_tile: WinogradTile, width: usize) -> Self {
+        let matrices = maps.div_ceil(width) * winograd_tile.positions();
+        Self { matrices, lines: width, depth: channels, width, source: Source::Filters { winograd_tile, maps } }
     }
 
     /// Returns the layout of a right-hand matrix of `depth × columns` elements of `bits` bits. It is stored row by row,
@@ -179,11 +183,11 @@ impl Layout {
             integer::pack_filters(raw, first, [lines, depth, taps], flip, packed);
             return;
         }
-        if let Source::Filters { filtering, .. } = self.source {
-            let (filters, panel) = (width * depth * 9, filtering.positions() * depth * width);
+        if let Source::Filters { winograd_tile, .. } = self.source {
+            let (filters, panel) = (width * depth * 9, winograd_tile.positions() * depth * width);
             let packed = &mut elements_mut::<f32>(packed)[piece.start / size_of::<f32>() / filters * panel..];
             for (filters, panel) in elements(raw).chunks(filters).zip(packed.chunks_exact_mut(panel)) {
-                transform_filters(filtering, filters, depth, width, panel);
+                transform_filters(winograd_tile, filters, depth, width, panel);
             }
             return;
         }
@@ -374,12 +378,12 @@ mod tests {
     fn filters_are_matrices_of_each_panel() {
         let [maps, channels] = [21, 5];
         let data: Vec<f32> = (0..maps * channels * 9).map(|i| (i % 31) as f32).collect();
-        for (filtering, width) in
-            [(Filtering::Two, 8), (Filtering::Two, 32), (Filtering::Four, 16), (Filtering::Four, 48)]
+        for (winograd_tile, width) in
+            [(WinogradTile::Two, 8), (WinogradTile::Two, 32), (WinogradTile::Four, 16), (WinogradTile::Four, 48)]
         {
-            let layout = Layout::filters([maps, channels], filtering, width);
+            let layout = Layout::filters([maps, channels], winograd_tile, width);
             let packed = packed(&layout, &data);
-            let positions = filtering.positions();
+            let positions = winograd_tile.positions();
             for (map, channel) in (0..maps).flat_map(|map| (0..channels).map(move |channel| (map, channel))) {
                 // A filter's value at the points (∞, ∞) is its last element.
                 let panels = layout.panels(packed.bytes(), map / width * positions + positions - 1);
@@ -387,7 +391,7 @@ mod tests {
                 assert_eq!(
                     found(&panels, channel, map % width),
                     element,
-                    "{filtering:?}, map {map}, channel {channel}"
+                    "{winograd_tile:?}, map {map}, channel {channel}"
                 );
             }
         }
@@ -401,7 +405,7 @@ mod tests {
             (Layout::right(2, [5, 37], false, 16), 0x4a95_6b11_8faf_4d83),
             (Layout::right(2, [5, 37], true, 48), 0xb6fe_86df_03f6_a54b),
             (Layout::windows([2, 21, 3, 9], 16), 0x3e64_8d71_b0ab_d491),
-            (Layout::filters([21, 5], Filtering::Two, 16), 0x2c3e_0273_a678_4e4f),
+            (Layout::filters([21, 5], WinogradTile::Two, 16), 0x2c3e_0273_a678_4e4f),
             (Layout::narrow([64, 37], 8, None), 0xd731_7567_ecfc_5d27),
             (Layout::narrow([64, 37], 4, Some(32)), 0xfa2c_a259_3d7a_52d0),
             (Layout::quads(2, [7, 37], true), 0x5d32_094e_6a77_eca0),

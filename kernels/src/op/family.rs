@@ -6,8 +6,8 @@
 
 use super::shallow::{Across, PANEL};
 use super::{
-    Binary, Conv, Domain, Expression, Filtering, IntegerConv, Interpolation, MatMul, NodeSpec, Op, RecurrentKind,
-    ReduceKind, Step, Unary,
+    Binary, Conv, Domain, Expression, IntegerConv, Interpolation, MatMul, NodeSpec, Op, RecurrentKind, ReduceKind,
+    Step, Unary, WinogradTile,
 };
 use crate::dtype::DType;
 use crate::shape::merged;
@@ -277,8 +277,8 @@ impl NodeSpec {
             };
             return (name, vec![flops, self.read(0), self.written(), self.rows_written()]);
         }
-        if let Some(filtering) = Filtering::of(op, self) {
-            return ("conv filtered", self.filtered_amounts(filtering, flops));
+        if let Some(winograd_tile) = WinogradTile::of(op, self) {
+            return ("conv filtered", self.filtered_amounts(winograd_tile, flops));
         }
         let (image, written) = (self.read(0), self.written());
         let amounts = vec![flops, windows, self.read(1), image, written];
@@ -326,11 +326,11 @@ impl NodeSpec {
 
     /// Returns the operations of the products at all positions, the values of tiles' channels and of their output
     /// channels, and the weights. The last quantity is the operations of direct convolution, which GPUs compute.
-    fn filtered_amounts(&self, filtering: Filtering, flops: f64) -> Vec<f64> {
+    fn filtered_amounts(&self, winograd_tile: WinogradTile, flops: f64) -> Vec<f64> {
         let [images, maps, high, wide] = [0, 1, 2, 3].map(|axis| self.outputs[0].shape.dims()[axis]);
-        let values = filtering.positions() as f64 * filtering.tiles(images, [high, wide]) as f64;
+        let values = winograd_tile.positions() as f64 * winograd_tile.tiles(images, [high, wide]) as f64;
         let [channels, maps] = [self.size(0, 1), maps as f64];
-        let weights = filtering.positions() as f64 * channels * maps;
+        let weights = winograd_tile.positions() as f64 * channels * maps;
         vec![2.0 * values * channels * maps, values * channels, values * maps, weights, flops]
     }
 

@@ -10,13 +10,13 @@ mod check;
 mod equality;
 mod expression;
 mod family;
-mod filtering;
 mod kinds;
 mod literal;
 mod rows;
 pub(crate) mod shallow;
 mod taps;
 mod trees;
+mod winograd;
 mod work;
 
 pub use block::{Block, Member, Operand};
@@ -24,7 +24,6 @@ pub(crate) use cache::AttentionSizes;
 pub use cache::{Append, Attention, Rotary};
 pub use expression::{Binary, Domain, Expression, ExpressionError, Register, Step, Unary};
 pub use family::Family;
-pub(crate) use filtering::Filtering;
 pub use kinds::{
     ArgReduce, Concat, Conv, ConvTranspose, Coordinates, Fourier, Gather, IntegerConv, IntegerMatMul, Interpolation,
     MatMul, NarrowFormat, NarrowMatMul, NearestRounding, Normalize, Pad, PadMode, Pool, PoolKind, Recurrent,
@@ -36,6 +35,7 @@ pub use rows::RowPlan;
 pub(crate) use taps::cubic_weights;
 pub(crate) use taps::{NEIGHBOURS, Taps};
 pub use trees::{TreeAggregate, TreeNode, Trees};
+pub(crate) use winograd::WinogradTile;
 pub use work::Work;
 
 use crate::tensor::TensorSpec;

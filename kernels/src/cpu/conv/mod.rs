@@ -22,7 +22,7 @@ pub(super) use geometry::{Geometry, Steps};
 use super::CpuKernel;
 use super::gemm::MicroKernel;
 use crate::error::KernelError;
-use crate::op::{Conv, Filtering, NodeSpec};
+use crate::op::{Conv, NodeSpec, WinogradTile};
 
 /// Prepares the kernel of a convolution.
 pub(super) fn prepare(op: &Conv, node: &NodeSpec, constants: &[bool]) -> Result<Box<dyn CpuKernel>, KernelError> {
@@ -49,9 +49,9 @@ fn prepare_for(
     }
     if constant
         && winograd::Kernel::suits(micro)
-        && let Some(filtering) = Filtering::of(op, node)
+        && let Some(winograd_tile) = WinogradTile::of(op, node)
     {
-        return Ok(Box::new(winograd::Kernel::new(micro, geometry, filtering, node)?));
+        return Ok(Box::new(winograd::Kernel::new(micro, geometry, winograd_tile, node)?));
     }
     Ok(if constant && small::Kernel::suits(micro, &geometry) {
         Box::new(small::Kernel::new(micro, geometry, node)?)

@@ -26,7 +26,7 @@ use crate::cpu::team::{Grid, Order, Tile, with_workspace};
 use crate::cpu::vector::vectorised;
 use crate::cpu::{Call, CpuKernel, gemm};
 use crate::error::KernelError;
-use crate::op::{Filtering, NodeSpec};
+use crate::op::{NodeSpec, WinogradTile};
 use crate::shape::Shape;
 use crate::tensor::Buffer;
 use std::marker::PhantomData;
@@ -52,7 +52,7 @@ const ENOUGH_PARTS: usize = 4;
 pub(super) struct Kernel {
     micro: &'static MicroKernel,
     geometry: Geometry,
-    filtering: Filtering,
+    winograd_tile: WinogradTile,
     /// Transformed filters.
     weights: Packed,
     blocks: Blocks,
@@ -74,9 +74,9 @@ struct Blocks {
 
 impl Blocks {
     /// Creates blocks that are enough parts with this many panels of output channels.
-    fn new(geometry: &Geometry, filtering: Filtering, panels: usize) -> Self {
-        let [rows, across] = geometry.output.map(|size| size.div_ceil(filtering.outputs()));
-        let most = (BLOCK_TILES.min(filtering.most_tiles(geometry.channels)) / across.max(1)).max(1);
+    fn new(geometry: &Geometry, winograd_tile: WinogradTile, panels: usize) -> Self {
+        let [rows, across] = geometry.output.map(|size| size.div_ceil(winograd_tile.outputs()));
+        let most = (BLOCK_TILES.min(winograd_tile.most_tiles(geometry.channels)) / across.max(1)).max(1);
         let least = ENOUGH_PARTS.div_ceil((geometry.images * panels).max(1)).min(rows);
         let down = rows.div_ceil(rows.div_ceil(most).max(least).max(1)).max(1);
         Self { across, down, count: rows.div_ceil(down) }
@@ -99,16 +99,16 @@ impl Kernel {
     pub(super) fn new(
         micro: &'static MicroKernel,
         geometry: Geometry,
-        filtering: Filtering,
+        winograd_tile: WinogradTile,
         node: &NodeSpec,
     ) -> Result<Self, KernelError> {
         let Geometry { images, channels, maps, output: [_, wide], .. } = geometry;
-        Shape::new([filtering.positions(), channels, maps.next_multiple_of(micro.columns)])?;
-        let blocks = Blocks::new(&geometry, filtering, maps.div_ceil(micro.columns));
-        let tile_columns = blocks.down * filtering.outputs() * wide;
+        Shape::new([winograd_tile.positions(), channels, maps.next_multiple_of(micro.columns)])?;
+        let blocks = Blocks::new(&geometry, winograd_tile, maps.div_ceil(micro.columns));
+        let tile_columns = blocks.down * winograd_tile.outputs() * wide;
         let parts = Grid { batch: images, rows: maps, columns: geometry.pixels(), tile_rows: maps, tile_columns };
-        let weights = Packed::new(1, Layout::filters([maps, channels], filtering, micro.columns));
-        Ok(Self { micro, geometry, filtering, weights, blocks, parts, epilogue: Epilogue::of(node)? })
+        let weights = Packed::new(1, Layout::filters([maps, channels], winograd_tile, micro.columns));
+        Ok(Self { micro, geometry, winograd_tile, weights, blocks, parts, epilogue: Epilogue::of(node)? })
     }
 
     /// Returns the parts of the output: blocks, or some output channels of blocks if threads cannot share blocks
@@ -128,21 +128,21 @@ impl Kernel {
     /// Returns the sizes of a block's transformed inputs, a matrix of tiles and channels for each position: the rows of
     /// all, and the distance of rows. Neighbouring rows fall into different sets of an L1 cache.
     fn inputs(&self) -> [usize; 2] {
-        let rows = self.filtering.positions() * self.blocks.tiles();
+        let rows = self.winograd_tile.positions() * self.blocks.tiles();
         [rows, self.geometry.channels.next_multiple_of(LANES) | LANES]
     }
 
     /// Returns the rows of tiles in a block of an image.
     fn rows_of(&self, block: usize) -> usize {
-        let rows = self.geometry.output[0].div_ceil(self.filtering.outputs());
+        let rows = self.geometry.output[0].div_ceil(self.winograd_tile.outputs());
         self.blocks.down.min(rows - block * self.blocks.down)
     }
 
     /// Transforms the inputs of a block, for as many channels as the tile is wide.
     fn transform(&self, tile: &mut Tile<'_, f32>, block: usize, input: &[f32], workspace: &mut [f32]) {
-        match self.filtering {
-            Filtering::Two => self.transform_by::<F2, 4, 2>(tile, block, input, workspace),
-            Filtering::Four => self.transform_by::<F4, 6, 4>(tile, block, input, workspace),
+        match self.winograd_tile {
+            WinogradTile::Two => self.transform_by::<F2, 4, 2>(tile, block, input, workspace),
+            WinogradTile::Four => self.transform_by::<F4, 6, 4>(tile, block, input, workspace),
         }
     }
 
@@ -171,8 +171,8 @@ impl Kernel {
 
     /// Returns the numbers of a workspace for [`transform`](Self::transform).
     fn transform_floats(&self) -> usize {
-        let [high, wide] = [self.blocks.down, self.blocks.across].map(|tiles| tiles * self.filtering.outputs() + 2);
-        (high + self.filtering.outputs() + 2) * wide * LANES
+        let [high, wide] = [self.blocks.down, self.blocks.across].map(|tiles| tiles * self.winograd_tile.outputs() + 2);
+        (high + self.winograd_tile.outputs() + 2) * wide * LANES
     }
 
     /// Computes a part of the output from the transformed inputs of its block, one panel of output channels after the
@@ -180,7 +180,7 @@ impl Kernel {
     fn compute(&self, part: &mut Tile<'_, f32>, inputs: &[f32], extras: &[&[u8]], workspace: &mut [f32]) {
         let width = self.micro.columns;
         let tiles = self.rows_of(part.columns.start / self.parts.tile_columns) * self.blocks.across;
-        let (sums, outputs) = workspace.split_at_mut(self.filtering.positions() * tiles * width);
+        let (sums, outputs) = workspace.split_at_mut(self.winograd_tile.positions() * tiles * width);
         let maps = part.rows.clone();
         for panel in maps.start / width..maps.end.div_ceil(width) {
             let panel = maps.start.max(panel * width)..maps.end.min((panel + 1) * width);
@@ -194,13 +194,13 @@ impl Kernel {
 
     /// Returns the numbers of a workspace for [`compute`](Self::compute).
     fn compute_floats(&self) -> usize {
-        self.filtering.positions() * self.blocks.tiles() * self.micro.columns + 2 * self.parts.tile_columns * LANES
+        self.winograd_tile.positions() * self.blocks.tiles() * self.micro.columns + 2 * self.parts.tile_columns * LANES
     }
 
     /// Computes the products of all positions of a block with `tiles` tiles, for output channels of one panel. Returns
     /// the rows and columns of the matrices.
     fn multiply(&self, maps: Range<usize>, tiles: usize, inputs: &[f32], sums: &mut [f32]) -> [usize; 2] {
-        let positions = self.filtering.positions();
+        let positions = self.winograd_tile.positions();
         let (panel, first) = (maps.start / self.micro.columns * positions, maps.start % self.micro.columns);
         let columns = maps.len().next_multiple_of(LANES);
         let [rows, distance] = self.inputs();
@@ -230,9 +230,9 @@ impl Kernel {
         let (turned, planes) = workspace.split_at_mut(pixels * LANES);
         let size = [pixels / wide, wide];
         let out = turned.as_chunks_mut().0;
-        match self.filtering {
-            Filtering::Two => vectorised(Output::<F2, 4, 2>::new(sums, products, self.blocks.across, size, out)),
-            Filtering::Four => vectorised(Output::<F4, 6, 4>::new(sums, products, self.blocks.across, size, out)),
+        match self.winograd_tile {
+            WinogradTile::Two => vectorised(Output::<F2, 4, 2>::new(sums, products, self.blocks.across, size, out)),
+            WinogradTile::Four => vectorised(Output::<F4, 6, 4>::new(sums, products, self.blocks.across, size, out)),
         }
         gemm::transpose(turned, (LANES, 1), (pixels, maps.len()), planes, pixels);
         for (map, plane) in maps.zip(planes.chunks_exact(pixels)) {

@@ -11,7 +11,7 @@ use arbtest::arbitrary::Unstructured;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-const BOTH: [Filtering; 2] = [Filtering::Two, Filtering::Four];
+const BOTH: [WinogradTile; 2] = [WinogradTile::Two, WinogradTile::Four];
 
 /// Convolution without epilogue.
 struct Case {
@@ -55,9 +55,9 @@ impl Case {
         self
     }
 
-    fn kernel(&self, micro: &'static MicroKernel, filtering: Filtering) -> Kernel {
+    fn kernel(&self, micro: &'static MicroKernel, winograd_tile: WinogradTile) -> Kernel {
         let geometry = geometry_of(&self.op, &self.node).expect("a sound node");
-        let mut kernel = Kernel::new(micro, geometry, filtering, &self.node).expect("a sound node");
+        let mut kernel = Kernel::new(micro, geometry, winograd_tile, &self.node).expect("a sound node");
         keep(&mut kernel, &self.inputs);
         kernel
     }
@@ -111,17 +111,17 @@ fn any_shape_agrees_with_the_definition() {
     };
     arbtest::arbtest(|u| {
         let case = case(u)?;
-        let (micros, filtering) = (micro_kernels(), *u.choose(&BOTH)?);
+        let (micros, winograd_tile) = (micro_kernels(), *u.choose(&BOTH)?);
         if micros.is_empty() {
             return Ok(());
         }
         let micro = *u.choose(&micros)?;
-        let found = run_by_teams(&case.kernel(micro, filtering), &case.node, &case.inputs);
+        let found = run_by_teams(&case.kernel(micro, winograd_tile), &case.node, &case.inputs);
         let (want, magnitude) = case.wanted();
         let error = greatest(found.iter().zip(&want).map(|(found, want)| f64::from(*found) - want));
-        assert!(error <= 5e-6 * magnitude, "{error} of {magnitude}, {filtering:?}: {:?}", case.node);
+        assert!(error <= 5e-6 * magnitude, "{error} of {magnitude}, {winograd_tile:?}: {:?}", case.node);
         let case = case.finished();
-        let finished = run_by_teams(&case.kernel(micro, filtering), &case.node, &case.inputs);
+        let finished = run_by_teams(&case.kernel(micro, winograd_tile), &case.node, &case.inputs);
         let [bias, other] = [2, 3].map(|at| case.inputs[at].elements::<f32>().expect("f32"));
         let (pixels, maps) = (found.len() / (bias.len() * case.node.inputs[0].shape.dims()[0]).max(1), bias.len());
         for (at, (found, other)) in found.iter().zip(other).enumerate() {
@@ -164,10 +164,14 @@ fn errors_are_a_hundred_thousandth_of_the_greatest_output() {
         for (number, case) in cases.iter().enumerate() {
             let (want, _) = case.wanted();
             let most = greatest(want.iter().copied());
-            for (micro, filtering) in micro_kernels().into_iter().flat_map(|micro| BOTH.map(|both| (micro, both))) {
-                let found = run(&case.kernel(micro, filtering), &case.node, &case.inputs, &Team::solo());
+            for (micro, winograd_tile) in micro_kernels().into_iter().flat_map(|micro| BOTH.map(|both| (micro, both))) {
+                let found = run(&case.kernel(micro, winograd_tile), &case.node, &case.inputs, &Team::solo());
                 let error = greatest(found.iter().zip(&want).map(|(found, want)| f64::from(*found) - want));
-                assert!(error <= 1e-5 * most, "case {number}, {channels} channels, {filtering:?}: {}", error / most);
+                assert!(
+                    error <= 1e-5 * most,
+                    "case {number}, {channels} channels, {winograd_tile:?}: {}",
+                    error / most
+                );
             }
         }
     }
@@ -178,12 +182,12 @@ fn bits_do_not_depend_on_the_threads() {
     static TEAMS: LazyLock<[Team; 5]> = LazyLock::new(|| [1, 2, 3, 5, 8].map(|threads| Team::new(threads, |_| {})));
     for (size, channels, by_maps) in [([19, 23], 33, true), ([150, 70], 17, false)] {
         let case = Case::new(2, [channels, 70], size, [1, 0, 2, 1]);
-        for (micro, filtering) in micro_kernels().into_iter().flat_map(|micro| BOTH.map(|both| (micro, both))) {
-            let kernel = case.kernel(micro, filtering);
+        for (micro, winograd_tile) in micro_kernels().into_iter().flat_map(|micro| BOTH.map(|both| (micro, both))) {
+            let kernel = case.kernel(micro, winograd_tile);
             assert_eq!(kernel.parts(5).tile_rows < 70, by_maps, "both ways are tested");
             let [first, others @ ..] = TEAMS.each_ref().map(|team| run(&kernel, &case.node, &case.inputs, team));
             let same = |other: &Vec<f32>| first.iter().zip(other).all(|(a, b)| a.to_bits() == b.to_bits());
-            assert!(others.iter().all(same), "{size:?} by {filtering:?}");
+            assert!(others.iter().all(same), "{size:?} by {winograd_tile:?}");
         }
     }
 }
@@ -193,7 +197,7 @@ fn filters_that_were_not_given_are_an_error() {
     let case = Case::new(1, [16, 16], [8, 8], [1; 4]);
     let geometry = geometry_of(&case.op, &case.node).expect("a sound node");
     for micro in micro_kernels() {
-        let kernel = Kernel::new(micro, geometry, Filtering::Two, &case.node).expect("a sound node");
+        let kernel = Kernel::new(micro, geometry, WinogradTile::Two, &case.node).expect("a sound node");
         let mut output = vec![0; case.node.outputs[0].bytes()];
         let call = Call {
             inputs: &[case.inputs[0].bytes(), &[]],
@@ -214,7 +218,7 @@ fn layers_of_many_channels_have_parts_for_a_team() {
         {
             let case = Case::new(images, channels, [size; 2], [1; 4]);
             let geometry = geometry_of(&case.op, &case.node).expect("a sound node");
-            let kernel = Kernel::new(micro, geometry, Filtering::Four, &case.node).expect("a sound node");
+            let kernel = Kernel::new(micro, geometry, WinogradTile::Four, &case.node).expect("a sound node");
             for threads in [2, 3, 5, 8] {
                 let parts = kernel.parts(threads).tiles();
                 assert!(

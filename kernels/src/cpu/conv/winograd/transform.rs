@@ -10,7 +10,7 @@
 
 use crate::cpu::gemm;
 use crate::cpu::vector::{Isa, Loop, vectorised};
-use crate::op::Filtering;
+use crate::op::WinogradTile;
 
 /// Transforms in one dimension.
 pub(super) trait Transform<const IN: usize, const OUT: usize> {
@@ -87,26 +87,26 @@ const TOGETHER: usize = 8;
 /// # Panics
 /// If the sizes do not fit together, or `width` is not a multiple of eight.
 pub(in crate::cpu) fn transform_filters(
-    filtering: Filtering,
+    winograd_tile: WinogradTile,
     filters: &[f32],
     channels: usize,
     width: usize,
     panel: &mut [f32],
 ) {
     assert!(width.is_multiple_of(TOGETHER), "panels are of whole vectors");
-    assert_eq!(panel.len(), filtering.positions() * channels * width, "a panel's matrices");
+    assert_eq!(panel.len(), winograd_tile.positions() * channels * width, "a panel's matrices");
     let elements = channels * 9;
     let mut ordered = vec![0.0; elements * width];
     gemm::transpose(filters, (elements, 1), (filters.len() / elements.max(1), elements), &mut ordered, width);
-    vectorised(Filters { values: &filter_values(filtering), ordered: &ordered, channels, width, panel });
+    vectorised(Filters { values: &filter_values(winograd_tile), ordered: &ordered, channels, width, panel });
 }
 
 /// Returns the values of a filter of three elements at each point, as combinations of the elements. They are divided by
 /// the distances of the point from the other points, because the inputs' values are too large by this factor.
-fn filter_values(filtering: Filtering) -> Vec<[f64; 3]> {
-    let points = match filtering {
-        Filtering::Two => F2::POINTS,
-        Filtering::Four => F4::POINTS,
+fn filter_values(winograd_tile: WinogradTile) -> Vec<[f64; 3]> {
+    let points = match winograd_tile {
+        WinogradTile::Two => F2::POINTS,
+        WinogradTile::Four => F4::POINTS,
     };
     let values = points.iter().map(|point| {
         let others = points.iter().filter(|other| *other != point);
@@ -166,11 +166,11 @@ mod tests {
     use super::*;
 
     /// Checks that the products at the points become the outputs of a filter.
-    fn require_exact<F: Transform<IN, OUT>, const IN: usize, const OUT: usize>(filtering: Filtering) {
+    fn require_exact<F: Transform<IN, OUT>, const IN: usize, const OUT: usize>(winograd_tile: WinogradTile) {
         struct Filter<F, const IN: usize, const OUT: usize>(
             [f32; IN],
             [f64; 3],
-            Filtering,
+            WinogradTile,
             std::marker::PhantomData<F>,
         );
 
@@ -179,42 +179,42 @@ mod tests {
 
             #[inline(always)]
             fn run<I: Isa>(self) -> [f32; OUT] {
-                let Self(inputs, filter, filtering, _) = self;
+                let Self(inputs, filter, winograd_tile, _) = self;
                 let mut values = F::input::<I>(inputs);
-                for (value, by) in values.iter_mut().zip(filter_values(filtering)) {
+                for (value, by) in values.iter_mut().zip(filter_values(winograd_tile)) {
                     *value *= by.iter().zip(filter).map(|(by, element)| by * element).sum::<f64>() as f32;
                 }
                 F::output::<I>(values)
             }
         }
 
-        assert_eq!((filtering.outputs(), F::POINTS.len()), (OUT, IN - 1));
+        assert_eq!((winograd_tile.outputs(), F::POINTS.len()), (OUT, IN - 1));
         for seed in 0..20usize {
             let value = |i: usize| ((i + seed * 31) * 2_654_435_761 % 97) as f64 / 48.0 - 1.0;
             let filter = [0, 1, 2].map(value);
             let inputs: [f32; IN] = std::array::from_fn(|i| value(i + 3) as f32);
-            let found = vectorised(Filter::<F, IN, OUT>(inputs, filter, filtering, std::marker::PhantomData));
+            let found = vectorised(Filter::<F, IN, OUT>(inputs, filter, winograd_tile, std::marker::PhantomData));
             for (at, found) in found.iter().enumerate() {
                 let want: f64 = (0..3).map(|tap| filter[tap] * f64::from(inputs[at + tap])).sum();
-                assert!((f64::from(*found) - want).abs() < 3e-6, "{found} rather than {want}, {filtering:?}");
+                assert!((f64::from(*found) - want).abs() < 3e-6, "{found} rather than {want}, {winograd_tile:?}");
             }
         }
     }
 
     #[test]
     fn products_at_the_points_become_the_outputs() {
-        require_exact::<F2, 4, 2>(Filtering::Two);
-        require_exact::<F4, 6, 4>(Filtering::Four);
+        require_exact::<F2, 4, 2>(WinogradTile::Two);
+        require_exact::<F4, 6, 4>(WinogradTile::Four);
     }
 
     #[test]
     fn filters_are_transformed_along_both_axes() {
         let (channels, maps, width) = (3, 11, 16);
         let filters: Vec<f32> = (0..maps * channels * 9).map(|i| (i * 7 % 23) as f32 - 11.0).collect();
-        for filtering in [Filtering::Two, Filtering::Four] {
-            let mut panel = vec![f32::NAN; filtering.positions() * channels * width];
-            transform_filters(filtering, &filters, channels, width, &mut panel);
-            let values = filter_values(filtering);
+        for winograd_tile in [WinogradTile::Two, WinogradTile::Four] {
+            let mut panel = vec![f32::NAN; winograd_tile.positions() * channels * width];
+            transform_filters(winograd_tile, &filters, channels, width, &mut panel);
+            let values = filter_values(winograd_tile);
             for (at, found) in panel.iter().enumerate() {
                 let (position, channel, map) = (at / width / channels, at / width % channels, at % width);
                 let (row, column) = (&values[position / values.len()], &values[position % values.len()]);

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// Size of a tile: outputs computed at once along each axis of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub(crate) enum Filtering {
+pub(crate) enum WinogradTile {
     /// F(2 × 2, 3 × 3).
     Two,
     /// F(4 × 4, 3 × 3).
@@ -34,7 +34,7 @@ const LEAST: usize = 16;
 /// Maximum numbers in the transformed inputs of a block, and so of a row of tiles: 4 MiB.
 const ROW: usize = 1 << 20;
 
-impl Filtering {
+impl WinogradTile {
     /// Returns the outputs along each axis of a tile.
     pub(crate) fn outputs(self) -> usize {
         match self {
@@ -81,7 +81,7 @@ impl Filtering {
 }
 
 /// Returns the approximate cost of a convolution, in products that take as long.
-fn cost(how: Option<Filtering>, [images, channels, maps]: [usize; 3], size: [usize; 2]) -> f64 {
+fn cost(how: Option<WinogradTile>, [images, channels, maps]: [usize; 3], size: [usize; 2]) -> f64 {
     let [channels, maps] = [channels, maps].map(|size| size as f64);
     let weights = channels * maps;
     match how {
@@ -89,10 +89,10 @@ fn cost(how: Option<Filtering>, [images, channels, maps]: [usize; 3], size: [usi
             let pixels = images as f64 * size[0] as f64 * size[1] as f64;
             9.0 * (pixels * channels * (maps + WINDOW) + WEIGHT * weights)
         }
-        Some(filtering) => {
-            let tiles = filtering.tiles(images, size) as f64;
+        Some(winograd_tile) => {
+            let tiles = winograd_tile.tiles(images, size) as f64;
             let transforms = TRANSFORM * (channels + maps);
-            filtering.positions() as f64 * (tiles * (weights + transforms) + WEIGHT * weights + START)
+            winograd_tile.positions() as f64 * (tiles * (weights + transforms) + WEIGHT * weights + START)
         }
     }
 }
@@ -108,26 +108,26 @@ mod tests {
         [channels, maps]: [usize; 2],
         size: usize,
         change: impl Fn(&mut Conv),
-    ) -> Option<Filtering> {
+    ) -> Option<WinogradTile> {
         let mut op = Conv { strides: [1; 2], pads: [1; 4], dilations: [1; 2], group: 1, epilogue: None };
         change(&mut op);
         let spec = |dims: [usize; 4]| TensorSpec::new(DType::F32, Shape::new(dims).expect("small"));
         let inputs = vec![spec([images, channels, size, size]), spec([maps, channels, 3, 3])];
         let outputs = vec![spec([images, maps, size, size])];
-        Filtering::of(&op, &NodeSpec { op: Op::Conv(op.clone()), inputs, outputs })
+        WinogradTile::of(&op, &NodeSpec { op: Op::Conv(op.clone()), inputs, outputs })
     }
 
     #[test]
     fn tiles_are_large_where_images_are() {
         let plain = |images, channels, size| chosen(images, channels, size, |_| ());
         for (images, channels, size, want) in [
-            (1, [48, 48], 24, Some(Filtering::Four)),
-            (1, [32, 32], 20, Some(Filtering::Four)),
-            (1, [160, 160], 16, Some(Filtering::Four)),
-            (1, [192, 192], 10, Some(Filtering::Two)),
-            (1, [96, 96], 6, Some(Filtering::Two)),
+            (1, [48, 48], 24, Some(WinogradTile::Four)),
+            (1, [32, 32], 20, Some(WinogradTile::Four)),
+            (1, [160, 160], 16, Some(WinogradTile::Four)),
+            (1, [192, 192], 10, Some(WinogradTile::Two)),
+            (1, [96, 96], 6, Some(WinogradTile::Two)),
             // Images share their weights.
-            (8, [96, 96], 12, Some(Filtering::Four)),
+            (8, [96, 96], 12, Some(WinogradTile::Four)),
             // Few tiles for the start-up cost of each position.
             (1, [16, 32], 20, None),
             // Few pixels for the weights; empty vectors; no pixels.
@@ -137,7 +137,7 @@ mod tests {
             (0, [64, 64], 40, None),
             // Rows of tiles that are too large.
             (1, [512, 16], 400, None),
-            (1, [64, 64], 1920, Some(Filtering::Two)),
+            (1, [64, 64], 1920, Some(WinogradTile::Two)),
         ] {
             assert_eq!(plain(images, channels, size), want, "{images} of {channels:?}, {size}²");
         }
