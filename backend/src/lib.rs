@@ -101,7 +101,7 @@
 //! # Modules
 //!
 //! [`import`] and [`lower`] turn a model into a [`program`]. [`planning`] places the program on a machine with costs
-//! from [`profile`] and makes a [`plan`]. [`execute`] runs the plan; [`learning`] measures devices and learns from
+//! from [`costs`] and makes a [`plan`]. [`execute`] runs the plan; [`learning`] measures devices and learns from
 //! runs; [`session`] is the interface to all of these. [`flow`] runs graphs of a user's functions instead.
 
 pub mod blocks {
@@ -159,6 +159,16 @@ pub mod constant {
     //! Constants: type and shape at once, elements on demand.
 
     pub use anabranch_ir::constant::{Constant, ConstantError};
+}
+
+pub mod costs {
+    //! Costs of runs: histories of measured times, the store that keeps them, and the model that predicts from them.
+
+    pub use anabranch_costs::{
+        Cold, CostFormat, CostSource, CostStore, DeviceCosts, Estimate, FORMAT_VERSION, History, ImportExportError,
+        LinkCosts, Loaded, MachineCosts, NodeCost, NodeCosts, Predictor, RECENT, Rates, RunCosts, Sample, Slowdown,
+        StoreError, interval,
+    };
 }
 
 pub mod device {
@@ -319,21 +329,12 @@ pub mod planning {
     };
 }
 
+#[deprecated(note = "renamed to `costs`")]
 pub mod profile {
-    //! Costs of runs: histories of measured times, the store that keeps them, and the model that predicts from them.
+    //! Earlier names of [`costs`](super::costs).
 
-    /// Earlier name of [`CostFormat`].
-    #[deprecated(note = "renamed to `CostFormat`")]
-    pub type Exchange = CostFormat;
-    /// Earlier name of [`ImportExportError`].
-    #[deprecated(note = "renamed to `ImportExportError`")]
-    pub type ExchangeError = ImportExportError;
-
-    pub use anabranch_costs::{
-        Cold, CostFormat, CostSource, CostStore, DeviceCosts, Estimate, FORMAT_VERSION, History, ImportExportError,
-        LinkCosts, Loaded, MachineCosts, NodeCost, NodeCosts, Predictor, RECENT, Rates, RunCosts, Sample, Slowdown,
-        StoreError, interval,
-    };
+    pub use super::costs::*;
+    pub use super::costs::{CostFormat as Exchange, ImportExportError as ExchangeError};
 }
 
 pub mod program {
@@ -373,12 +374,12 @@ pub use anabranch_base::suggest::did_you_mean;
 pub use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
 pub use anabranch_onnx::{Item, Part};
 pub use anabranch_placement_core::platform::{DeviceId, DeviceKind};
+pub use costs::CostStore;
 pub use device::{CpuGranularity, DetectOptions};
 pub use execute::{CancelToken, RunOptions};
 pub use import::{Dim, Kind};
 pub use plan::PlanOptions;
 pub use planning::{Constraints, Order, PlatformFile, Strategy};
-pub use profile::CostStore;
 pub use session::{
     ErrorKind, Inputs, OnDeviceLoss, OutputError, Outputs, Prepared, Run, Session, SessionError, SessionOptions,
     Stateful, ValueInfo,

@@ -4,9 +4,9 @@
 //! `in__NAME`), else the bundled ones. A real GPU is used if there is one, else the software adapter, whose speed means
 //! nothing.
 
+use anabranch::costs::CostStore;
 use anabranch::device::DetectOptions;
 use anabranch::execute::RunOptions;
-use anabranch::profile::CostStore;
 use anabranch::{Session, SessionOptions};
 use anabranch_bench::models::{inputs_beside, models};
 use criterion::{Criterion, criterion_group, criterion_main};

@@ -8,9 +8,9 @@
 mod shared;
 
 use anabranch::compare::{CompareOptions, Comparison, DYNAMIC, Outcome, compare};
+use anabranch::costs::CostStore;
 use anabranch::execute::RunOptions;
 use anabranch::planning::PlanChoice;
-use anabranch::profile::CostStore;
 use anabranch::{Session, SessionOptions};
 use anabranch_bench::models::models;
 use anabranch_bench::turns::Failure;

@@ -17,10 +17,10 @@
 mod shared;
 
 use anabranch::compare::{CompareOptions, Comparison, Outcome, compare};
+use anabranch::costs::CostStore;
 use anabranch::plan::StreamMode;
 use anabranch::plan_file::PlanFile;
 use anabranch::planning::{Order, PlanChoice, Planned};
-use anabranch::profile::CostStore;
 use anabranch::{Inputs, PlanOptions, Session, SessionOptions, Strategy};
 use anabranch_bench::models::models;
 use anabranch_bench::turns::Failure;

@@ -8,11 +8,11 @@
 
 mod shared;
 
+use anabranch::costs::CostStore;
 use anabranch::device::{Inventory, detect};
 use anabranch::execute::RunOptions;
 use anabranch::learning::Calibrator;
 use anabranch::planning::Planned;
-use anabranch::profile::CostStore;
 use anabranch::program::NodeId;
 use anabranch::session::Inputs;
 use anabranch::{Session, SessionOptions};

@@ -1,8 +1,8 @@
 //! For any state of a cost store, predictions stay sane and no measurement is lost.
 
+use anabranch::costs::{CostSource, CostStore, MachineCosts, NodeCost, Predictor, Sample};
 use anabranch::device::{CpuGranularity, DetectOptions, detect};
 use anabranch::execute::RunOptions;
-use anabranch::profile::{CostSource, CostStore, MachineCosts, NodeCost, Predictor, Sample};
 use anabranch::session::{Inputs, Session, SessionOptions};
 use anabranch_kernels::op::{Domain, Expression, Map, NodeSpec, Op, Unary};
 use anabranch_kernels::{DType, Shape, TensorSpec};

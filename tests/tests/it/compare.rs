@@ -2,10 +2,10 @@
 
 use anabranch::Session;
 use anabranch::compare::{CompareOptions, Comparison, DYNAMIC, SeriesOptions, compare, measure};
+use anabranch::costs::CostSource;
 use anabranch::execute::RunOptions;
 use anabranch::plan::{PlanOptions, StreamMode};
 use anabranch::planning::PlanChoice;
-use anabranch::profile::CostSource;
 use anabranch::program::NodeId;
 use anabranch::refine::{RefineOptions, Verdict, refine};
 use anabranch::session::Inputs;

@@ -2,11 +2,11 @@
 //! Limits range from a model's unlimited need down to the smallest that any strategy manages. The machines do not
 //! exist; the graphs are bundled models and graphs of other shapes.
 
+use anabranch::costs::MachineCosts;
 use anabranch::device::{CpuGranularity, DetectOptions, detect};
 use anabranch::execute::Weights;
 use anabranch::plan::Residency;
 use anabranch::planning::{Constraints, Lowered, Machine, PlanChoice, Planned, Planner, PlanningError};
-use anabranch::profile::MachineCosts;
 use anabranch::program::Program;
 use anabranch::{ErrorKind, PlanOptions, PlatformFile, Strategy};
 use anabranch_tests::programs::{branches, bundled, few_bytes, many_weights, skips, wide_middle};

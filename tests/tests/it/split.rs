@@ -1,9 +1,9 @@
 //! The work is split as the cost model predicts: on a forced platform, the run's events show which node ran on which
 //! device.
 
+use anabranch::costs::{CostStore, DeviceCosts, LinkCosts, MachineCosts, Rates};
 use anabranch::device::{CpuGranularity, DeviceRef};
 use anabranch::execute::RunOptions;
-use anabranch::profile::{CostStore, DeviceCosts, LinkCosts, MachineCosts, Rates};
 use anabranch::session::Session;
 use anabranch_tests::{options, reference, session};
 

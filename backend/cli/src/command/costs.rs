@@ -2,8 +2,8 @@
 
 use super::{CliError, Output, lossy, note, say, wrote};
 use anabranch::Session;
+use anabranch::costs::{CostFormat, CostStore, DeviceCosts, Rates, StoreError};
 use anabranch::device::{DetectOptions, detect};
-use anabranch::profile::{CostFormat, CostStore, DeviceCosts, Rates, StoreError};
 use anabranch_placement::quoted::Line;
 use anabranch_report::table::Table;
 use anabranch_report::text::duration;

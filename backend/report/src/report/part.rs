@@ -5,11 +5,11 @@ use super::critical::{self, Chain};
 use super::spans::{Spans, Steps, Times};
 use super::{memory, why};
 use anabranch::compare::Series;
+use anabranch::costs::CostStore;
 use anabranch::device::Inventory;
 use anabranch::execute::RunOutput;
 use anabranch::plan::{Plan, Route};
 use anabranch::planning::{Planned, PlanningError};
-use anabranch::profile::CostStore;
 use anabranch::program::{NodeId, Program, ValueId};
 use anabranch::session::Part;
 use anabranch_kernels::TensorSpec;
@@ -232,7 +232,7 @@ impl<'a> PlanPart<'a> {
     fn costs(&self, node: NodeId) -> Vec<Value> {
         let key = self.program.node(node).spec.key();
         let devices = self.plan.devices().iter().zip(&self.planned.placed.costs[node.index()]);
-        let cost = |(device, cost): (&anabranch::plan::PlanDevice, &Option<anabranch::profile::NodeCost>)| {
+        let cost = |(device, cost): (&anabranch::plan::PlanDevice, &Option<anabranch::costs::NodeCost>)| {
             let Some(cost) = cost else { return Value::Null };
             let filed = self.about.inventory.device(&device.name).map(|device| device.key().to_string());
             let history = filed.and_then(|filed| self.about.costs.here().node(&filed, &key));

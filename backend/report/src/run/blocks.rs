@@ -3,10 +3,10 @@
 
 use crate::table::Table;
 use crate::text::duration;
+use anabranch::costs::NodeCost;
 use anabranch::device::format_bytes;
 use anabranch::execute::RunOutput;
 use anabranch::planning::Planned;
-use anabranch::profile::NodeCost;
 use serde::Serialize;
 
 /// A block. Times in milliseconds, sizes in bytes.
