@@ -9,8 +9,8 @@
 #![forbid(unsafe_code)]
 
 mod agreement;
-pub(crate) mod contest;
 mod difference;
+pub(crate) mod interleaved;
 mod latencies;
 mod load;
 mod median;
@@ -36,7 +36,7 @@ use anabranch_execute::RunOptions;
 use anabranch_plan::{PlanDevice, StreamMode};
 use anabranch_planning::{Order, PlanChoice, Planned, PlanningError};
 use anabranch_session::{Inputs, Outputs, Run, Session, SessionError};
-use contest::{Contender, Contest, Ran};
+use interleaved::{Candidate, InterleavedRuns, Ran};
 use load::LoadMeter;
 use outcome::Tally;
 use serde::{Deserialize, Serialize};
@@ -283,24 +283,24 @@ pub fn compare_seen(
     }
     let (plans, mut failed) = plan_all(session, inputs, options)?;
     let Distinct { plans: distinct, of } = Distinct::of(&plans);
-    let contenders = distinct.into_iter().map(Contender::plan);
-    let contenders: Vec<_> = contenders.chain(options.dynamic.then_some(Contender::Dynamic(None))).collect();
-    let mut tallies: Vec<Tally> = contenders.iter().map(|_| Tally::default()).collect();
+    let candidates = distinct.into_iter().map(Candidate::plan);
+    let candidates: Vec<_> = candidates.chain(options.dynamic.then_some(Candidate::Dynamic(None))).collect();
+    let mut tallies: Vec<Tally> = candidates.iter().map(|_| Tally::default()).collect();
     // A run counts for all configurations of the same plan. The dynamic scheduler is alone.
     let mut step = |at: usize| (0..of.iter().filter(|plan| **plan == at).count().max(1)).for_each(|_| step());
-    let mut contest = Contest::new(session, inputs, &options.run, contenders);
-    contest.play(options.warmup, false, &mut |at, _| step(at))?;
+    let mut interleaved = InterleavedRuns::new(session, inputs, &options.run, candidates);
+    interleaved.run_rounds(options.warmup, false, &mut |at, _| step(at))?;
     let (each, begun, mut rounds) = (options.each(), Instant::now(), 0);
     let limit = options.duration.map(|duration| duration.saturating_mul(tallies.len() as u32));
     let meter = LoadMeter::start();
     while limit.map_or(rounds < options.rounds(), |limit| rounds == 0 || begun.elapsed() < limit) {
         if options.callers.get() == 1 {
-            contest.play_round(rounds, false, &mut |at, ran| {
+            interleaved.run_round(rounds, false, &mut |at, ran| {
                 step(at);
                 tallies[at].add(&ran);
             })?;
         } else {
-            contest.play_together(rounds, options.callers, each, &mut |at, made| {
+            interleaved.run_round_together(rounds, options.callers, each, &mut |at, made| {
                 step(at);
                 tallies[at].add_together(made);
             })?;
@@ -309,7 +309,7 @@ pub fn compare_seen(
     }
     let load = meter.stop();
     let mut reference: Option<Outputs> = None;
-    contest.play(PROFILED, true, &mut |at, ran| {
+    interleaved.run_rounds(PROFILED, true, &mut |at, ran| {
         step(at);
         let nearest = tallies[at].add_profiled(&ran, reference.get_or_insert_with(|| ran.outputs().clone()));
         if let (true, Ran::Planned(run)) = (nearest, &ran) {
@@ -325,8 +325,8 @@ pub fn compare_seen(
             ..tallies[of[at]].outcome(configuration.clone(), Some(planned))?
         })
     });
-    failed.extend(contest.refused().map(|error| (Configuration::dynamic(), error.to_string())));
-    let dynamic = tallies.last().filter(|_| options.dynamic && contest.refused().is_none());
+    failed.extend(interleaved.refused().map(|error| (Configuration::dynamic(), error.to_string())));
+    let dynamic = tallies.last().filter(|_| options.dynamic && interleaved.refused().is_none());
     let dynamic = dynamic.and_then(|tally| tally.outcome(Configuration::dynamic(), None));
     let outcomes: Vec<Outcome> = planned.chain(dynamic).collect();
     // A model in phases has the nodes of later plans, too.
@@ -339,7 +339,7 @@ pub fn compare_seen(
         callers: options.callers,
         warmup: options.warmup,
         refine: options.refine,
-        side_by_side: contest.alive,
+        side_by_side: interleaved.alive,
         devices: first.plan().devices().to_vec(),
         outcomes,
         failed,
@@ -405,11 +405,11 @@ fn learn(
 ) -> Result<(), SessionError> {
     let (plans, _) = plan_all(session, inputs, options)?;
     let Distinct { plans, of } = Distinct::of(&plans);
-    let contenders = plans.into_iter().map(Contender::plan).collect();
+    let candidates = plans.into_iter().map(Candidate::plan).collect();
     let mut step = |at: usize| of.iter().filter(|plan| **plan == at).for_each(|_| step());
-    let mut contest = Contest::new(session, inputs, &options.run, contenders);
-    contest.play(1, false, &mut |at, _| step(at))?;
-    contest.play(LEARNING, true, &mut |at, ran| {
+    let mut interleaved = InterleavedRuns::new(session, inputs, &options.run, candidates);
+    interleaved.run_rounds(1, false, &mut |at, _| step(at))?;
+    interleaved.run_rounds(LEARNING, true, &mut |at, ran| {
         step(at);
         if let Ran::Planned(run) = &ran {
             session.learn(run);

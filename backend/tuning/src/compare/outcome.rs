@@ -1,6 +1,6 @@
 //! Measurements of one configuration.
 
-use super::contest::Ran;
+use super::interleaved::Ran;
 use super::nearest::Nearest;
 use super::together::Together;
 use super::{Agreement, Configuration, Latencies, Median, runs_per_second};

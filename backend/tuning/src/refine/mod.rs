@@ -10,7 +10,7 @@
 
 #![forbid(unsafe_code)]
 
-use crate::compare::contest::{Contender, Contest, Ran};
+use crate::compare::interleaved::{Candidate, InterleavedRuns, Ran};
 use crate::compare::nearest::Nearest;
 use crate::compare::{Median, PROFILED, Series, SeriesOptions, measure};
 use anabranch_execute::RunOptions;
@@ -165,7 +165,7 @@ pub fn refine(
         let proposed = proposal.is_some();
         entries.extend(proposal);
         add_singles(session, inputs, &choice, &mut entries)?;
-        let (medians, [node_error_percent, link_error_percent]) = play(session, inputs, options, &entries, step)?;
+        let (medians, [node_error_percent, link_error_percent]) = run_rounds(session, inputs, options, &entries, step)?;
         let fastest = (0..entries.len()).min_by(|a, b| medians[*a].median.total_cmp(&medians[*b].median));
         let fastest = fastest.unwrap_or(0);
         let mut measured = entries.iter().zip(&medians).map(|(entry, median)| entry.measured(*median));
@@ -272,24 +272,24 @@ fn add_singles(
 }
 
 /// Runs all entries in turn and learns from them. Returns the medians by entry, and the errors of the first.
-fn play(
+fn run_rounds(
     session: &Session,
     inputs: &Inputs,
     options: &RefineOptions,
     entries: &[Entry],
     step: &mut dyn FnMut(),
 ) -> Result<(Vec<Median>, [Option<f64>; 2]), SessionError> {
-    let contenders = entries.iter().map(|entry| Contender::plan(Arc::clone(&entry.planned))).collect();
-    let mut contest = Contest::new(session, inputs, &options.run, contenders);
-    contest.play(WARMUP, false, &mut |_, _| step())?;
+    let candidates = entries.iter().map(|entry| Candidate::plan(Arc::clone(&entry.planned))).collect();
+    let mut interleaved = InterleavedRuns::new(session, inputs, &options.run, candidates);
+    interleaved.run_rounds(WARMUP, false, &mut |_, _| step())?;
     let mut samples = vec![Vec::new(); entries.len()];
-    contest.play(options.repeat.max(1), false, &mut |at, ran| {
+    interleaved.run_rounds(options.repeat.max(1), false, &mut |at, ran| {
         step();
         samples[at].push(ran.took_ms());
     })?;
     let medians: Vec<Median> = samples.iter().filter_map(|samples| Median::of(samples)).collect();
     let mut nearest = Nearest::to(medians.first().map_or(0.0, |median| median.median));
-    contest.play(PROFILED, true, &mut |at, ran| {
+    interleaved.run_rounds(PROFILED, true, &mut |at, ran| {
         step();
         if let Ran::Planned(run) = &ran {
             session.learn(run);
