@@ -104,7 +104,7 @@ mod tests {
     fn read_text(text: &str) -> Result<Vec<u32>, String> {
         let file = tempfile::NamedTempFile::new().expect("a file");
         fs::write(file.path(), text).expect("written");
-        let devices = read(file.path(), &problem()).map_err(|error| error.message)?;
+        let devices = read(file.path(), &problem()).map_err(|error| error.to_string())?;
         Ok(devices.iter().map(|device| device.0).collect())
     }
 

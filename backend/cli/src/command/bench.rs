@@ -206,7 +206,7 @@ impl BenchCommand {
         }
         let Some((most, changes)) = self.fail_above.zip(results.changes.as_ref()) else { return Ok(()) };
         if let Some(slower) = changes.slower(most) {
-            return Err(CliError::differs(slower));
+            return Err(CliError::unexpected(slower));
         }
         changes.untold().map_or(Ok(()), |untold| Err(CliError::input(format!("--fail-above: {untold}"))))
     }

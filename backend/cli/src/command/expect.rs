@@ -184,7 +184,7 @@ impl Verdicts {
         match wrong.first() {
             None => Ok(()),
             Some(first) => {
-                Err(CliError::differs(format!("{} of {} outputs differ: {first}", wrong.len(), self.outputs.len())))
+                Err(CliError::unexpected(format!("{} of {} outputs differ: {first}", wrong.len(), self.outputs.len())))
             }
         }
     }

@@ -97,7 +97,7 @@ impl InspectCommand {
         output.text_or_json(|| inspection.text(), &inspection)?;
         let Inspection { model, runs, obstacles, .. } = inspection;
         let count = format!("{} obstacle{}", obstacles.len(), if obstacles.len() == 1 { "" } else { "s" });
-        if runs { Ok(()) } else { Err(CliError::does_not_run(format!("{model} does not run: {count}"))) }
+        if runs { Ok(()) } else { Err(CliError::unexpected(format!("{model} does not run: {count}"))) }
     }
 
     fn inspected(&self, session: &Session, given: Inputs) -> Inspection {

@@ -1,6 +1,6 @@
 //! Ends a run cleanly on Ctrl-C.
 
-use super::{CliError, say};
+use super::{CliError, Exit, say};
 use anabranch::drops::end_all;
 use anabranch::execute::CancelToken;
 use anabranch::files::abandon;
@@ -56,5 +56,5 @@ fn end() -> ! {
     end_all();
     abandon();
     say("anabranch: interrupted");
-    std::process::exit(130)
+    std::process::exit(Exit::Interrupted as i32)
 }

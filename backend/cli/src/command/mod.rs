@@ -11,6 +11,8 @@ mod costs;
 mod dataflow;
 mod demo;
 mod devices;
+mod error;
+mod exit;
 mod expect;
 mod files;
 mod fit;
@@ -49,13 +51,11 @@ mod watch;
 mod why;
 
 use anabranch::files as on_disk;
-use anabranch::interruption;
-use anabranch::session::SessionError;
 use anabranch_kernels::OutOfMemory;
 use anabranch_report::text::{message, printable, printable_json};
-use anabranch_report::trial::TrialError;
 use clap::{Parser, Subcommand};
-use hints::hint;
+pub(crate) use error::CliError;
+pub(crate) use exit::Exit;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -68,10 +68,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Last line of short help if long help has more.
 const MORE: &str = "--help has examples, and says more.";
 
+/// Last line of the help of `anabranch`.
+const START: &str = "Start with `anabranch demo`, then `anabranch run MODEL.onnx`.";
+
 /// Run one dataflow graph over all the devices of this machine.
 #[derive(Parser, Debug)]
 #[command(name = "anabranch", version, long_version = version::long(), propagate_version = true)]
-#[command(after_help = "Start with `anabranch demo`, then `anabranch run MODEL.onnx`.")]
+#[command(after_help = START, after_long_help = exit::help())]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -116,89 +119,6 @@ enum Command {
     Formats(formats::FormatsCommand),
     Completions(shell::CompletionsCommand),
     Man(shell::ManCommand),
-}
-
-/// Error that ends a command: one line for the user, and the exit code.
-#[derive(Debug)]
-pub(crate) struct CliError {
-    message: String,
-    code: u8,
-}
-
-impl CliError {
-    /// Returns the error of bad input or an infeasible request: exit code 2.
-    pub(crate) fn input(error: impl std::fmt::Display) -> Self {
-        Self { message: error.to_string(), code: 2 }
-    }
-
-    /// Returns the error of a file that cannot be read, written or used: exit code 2.
-    pub(crate) fn in_file(path: &Path, error: impl std::fmt::Display) -> Self {
-        Self::input(format!("{}: {error}", path.display()))
-    }
-
-    /// Returns an error that should not happen: exit code 1.
-    pub(crate) fn internal(error: impl std::fmt::Display) -> Self {
-        Self { message: error.to_string(), code: 1 }
-    }
-
-    /// Returns the error of a model that does not run: exit code 1, for scripts.
-    pub(crate) fn does_not_run(message: String) -> Self {
-        Self { message, code: 1 }
-    }
-
-    /// Returns the error of outputs, or times, that are not as expected: exit code 3.
-    pub(crate) fn differs(message: String) -> Self {
-        Self { message, code: 3 }
-    }
-
-    /// Whether the user interrupted the command.
-    pub(crate) fn is_interruption(&self) -> bool {
-        self.code == 130
-    }
-
-    /// Whether it is a fault of Anabranch.
-    pub(crate) fn is_fault(&self) -> bool {
-        self.code == 1
-    }
-
-    /// Returns the error of an interruption by the user: exit code 130, as in shells.
-    pub(crate) fn interrupted() -> Self {
-        Self { message: "interrupted".into(), code: 130 }
-    }
-}
-
-/// Writes the message to the user.
-impl std::fmt::Display for CliError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl<E: std::error::Error + 'static> From<E> for CliError {
-    fn from(error: E) -> Self {
-        let mut message = error.to_string();
-        let mut source = error.source();
-        while let Some(cause) = source {
-            let text = cause.to_string();
-            if !message.contains(&text) {
-                message = format!("{message}: {text}");
-            }
-            source = cause.source();
-        }
-        let error: &dyn std::error::Error = &error;
-        let is_cancelled = error.downcast_ref::<SessionError>().is_some_and(SessionError::is_cancelled);
-        // An interruption may end placing a flow, calibrating or an exploration with an error of its own.
-        if is_cancelled || interruption::is_due() {
-            return Self::interrupted();
-        }
-        if let Some(hint) = error.downcast_ref().and_then(hint) {
-            message = format!("{message} ({hint})");
-        }
-        match error.downcast_ref() {
-            Some(TrialError::Fault(_)) => Self::internal(message),
-            _ => Self::input(message),
-        }
-    }
 }
 
 pub(crate) fn write_file(path: &Path, content: impl AsRef<[u8]>) -> Result<(), CliError> {
@@ -291,21 +211,13 @@ pub(crate) fn pretty(value: &impl Serialize) -> Result<String, CliError> {
 fn finish(written: io::Result<()>) -> Result<(), CliError> {
     match written.and_then(|()| io::stdout().flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(CliError::internal(format!("standard output: {error}")))
+            Err(CliError::input(format!("standard output: {error}")))
         }
         _ => Ok(()),
     }
 }
 
-/// Parses the process' arguments, runs the command, and returns its exit code.
-///
-/// | code | meaning |
-/// |---|---|
-/// | 0 | success |
-/// | 1 | a fault of Anabranch, or `inspect` of a model that does not run |
-/// | 2 | input that cannot be used |
-/// | 3 | outputs or times that are not as expected |
-/// | 130 | an interruption |
+/// Parses the process' arguments, runs the command, and returns its exit code, one of [`Exit`]'s.
 pub fn main() -> ExitCode {
     let usual = panic::take_hook();
     // A shortage of memory is not a fault of Anabranch: it is caught and reported as any error.
@@ -370,13 +282,13 @@ fn is_bare_run() -> bool {
 
 /// Prints the error of a command.
 fn ended(error: &CliError) -> ExitCode {
-    say(format_args!("anabranch: {}", error.message));
-    ExitCode::from(error.code)
+    say(format_args!("anabranch: {error}"));
+    error.exit().into()
 }
 
 /// Prints help, the version, or the error in the arguments.
 fn told(usage: &clap::Error) -> ExitCode {
-    let code = ExitCode::from(u8::try_from(usage.exit_code()).unwrap_or(2));
+    let code = if usage.use_stderr() { Exit::Input.into() } else { ExitCode::SUCCESS };
     if usage.use_stderr() && usage.kind() != clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         say(format_args!("anabranch: {}", usage_error(&usage.render().to_string())));
         return code;

@@ -118,3 +118,38 @@ fn the_page_of_commands_names_each_command() {
     let missing: Vec<_> = names.iter().filter(is_missing).filter(|name| **name != "help").collect();
     assert!(missing.is_empty(), "docs/commands.md does not name {missing:?}");
 }
+
+#[test]
+fn exit_codes_of_help_and_documentation_are_those_that_commands_end_with() {
+    let command = Anabranch::new();
+    let help = command.text(&["--help"]);
+    let listed: Vec<(&str, &str)> = help
+        .lines()
+        .skip_while(|line| *line != "Exit codes:")
+        .skip(1)
+        .map_while(|line| line.trim().split_once(' '))
+        .map(|(code, meaning)| (code, meaning.trim()))
+        .collect();
+    let page = fs::read_to_string(docs().join("commands.md")).expect("the page of commands");
+    let section =
+        page.split("## Exit codes").nth(1).and_then(|rest| rest.split("##").next()).expect("a table of codes");
+    let documented: Vec<(&str, &str)> = section
+        .lines()
+        .filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |")?.split_once(" | "))
+        .filter(|(code, _)| code.parse::<u8>().is_ok())
+        .collect();
+    assert_eq!(listed, documented);
+
+    let ended = |arguments: &[&str]| command.run(arguments).status.code().expect("an exit code");
+    let (sound, unlike) = (bundled("mlp.onnx"), bundled("mlp.npz"));
+    let seen = [
+        ended(&["inspect", &sound, "--no-gpu"]),
+        ended(&["inspect", "none.onnx", "--no-gpu"]),
+        ended(&["inspect", &sound, "--no-gpu", "--no-such-option"]),
+        ended(&["run", &sound, "--no-gpu", "--random", "1", "--expect", &unlike]),
+    ];
+    assert_eq!(seen, [0, 2, 2, 3]);
+    for code in seen {
+        assert!(listed.iter().any(|(known, _)| *known == code.to_string()), "{code} is not in {listed:?}");
+    }
+}

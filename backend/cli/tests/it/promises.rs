@@ -324,7 +324,7 @@ fn closed_and_full_streams_end_with_the_right_code() {
     assert_eq!(code(&["run", "none.onnx"], Stdio::null(), full()), Some(2));
     assert_eq!(code(&["run", "--no-such-flag"], Stdio::null(), full()), Some(2));
     for shown in [&["--help"][..], &["run", "--help"], &["--version"], &["costs"]] {
-        assert_eq!(code(shown, full(), Stdio::null()), Some(1), "{shown:?}");
+        assert_eq!(code(shown, full(), Stdio::null()), Some(2), "{shown:?}");
         assert_eq!(code(shown, Stdio::null(), Stdio::null()), Some(0), "{shown:?}");
     }
     let closed = || {

@@ -284,7 +284,7 @@ fn a_model_that_cannot_run_ends_with_status_1() {
     fs::write(command.path("wrong.onnx"), wrong).expect("writable");
     let output = command.run(&["inspect", "wrong.onnx", "--no-gpu"]);
     let (text, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(said.contains("wrong.onnx does not run: 1 obstacle"), "{said}");
     for part in
         ["It does not run: 1 obstacle", "n_y", "it gets furthest with --dim K=5 --dim N=1", "--dim K=N --dim N=N"]

@@ -49,10 +49,10 @@ fn a_model_that_runs_is_shown_with_what_it_takes() {
     assert!(text.contains("x: f32[batch×16]") && text.contains("It runs on this machine"), "{text}");
 }
 
-/// Returns the output of a command that ends with status 1.
+/// Returns the output of a command that ends with status 3.
 fn stopped(command: &Anabranch, arguments: &[&str]) -> String {
     let output = command.run(arguments);
-    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(3), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 

@@ -128,13 +128,13 @@ impl Search<'_> {
         }
         let opened = match open(&devices, None, &self.command.model, &PlaceArgs::any(&self.command.constraints), true) {
             // Even the inputs exceed the limit.
-            Err(error) if !limits.is_empty() && !error.is_fault() => return Ok(Err(error.message)),
+            Err(error) if !limits.is_empty() && !error.is_fault() => return Ok(Err(error.to_string())),
             opened => opened?,
         };
         match self.plan(part.clone(), limits, opened, run) {
             Ok(candidate) => Ok(Ok(candidate)),
             Err(error) if error.is_fault() => Err(error),
-            Err(error) => Ok(Err(error.message)),
+            Err(error) => Ok(Err(error.to_string())),
         }
     }
 

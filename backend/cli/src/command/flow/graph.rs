@@ -232,7 +232,7 @@ impl Report<'_> {
         }
         let Some(first) = self.outcome.failures().first() else { return Ok(()) };
         let others = self.outcome.drops.iter().filter(|drop| drop.failure.is_some()).count() - 1;
-        Err(CliError::differs(format!(
+        Err(CliError::unexpected(format!(
             "{} failed: {}; {} drops depend on it, and {others} others failed; mend that, and {AGAIN}",
             first.drop,
             first.why.replace("\n ", ""),

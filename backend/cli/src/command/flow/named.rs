@@ -91,7 +91,11 @@ mod tests {
         for program in ProgramName::value_variants() {
             let (size, block) = program.usual_sizes();
             assert!(program.checked_sizes(size, block).is_ok(), "{program:?}");
-            assert_eq!(program.checked_sizes(10, 1 << 40).map_err(|error| error.message), Ok((10, 10)), "{program:?}");
+            assert_eq!(
+                program.checked_sizes(10, 1 << 40).map_err(|error| error.to_string()),
+                Ok((10, 10)),
+                "{program:?}"
+            );
             assert!(program.checked_sizes(0, 1).is_ok(), "{program:?}");
             for (size, block) in [(1 << 63, 1), (1 << 63, 1 << 63), (u64::MAX, 1), (100, 0)] {
                 assert!(program.checked_sizes(size, block).is_err(), "{program:?} of {size} by {block}");

@@ -203,7 +203,7 @@ impl<P: Program> Runner<'_, P> {
     ) -> Result<FlowReport, CliError> {
         match expected {
             Some(expected) if answer.as_ref() != Some(expected) => {
-                Err(CliError::differs(format!("{}: the flow's answer is not the loop's", self.program.name())))
+                Err(CliError::unexpected(format!("{}: the flow's answer is not the loop's", self.program.name())))
             }
             _ => Ok(report),
         }
