@@ -343,7 +343,7 @@ anabranch_status anabranch_cancel_free(struct anabranch_cancel *cancel);
  * Opens the ONNX model in a file. On success `session` is a handle, which anabranch_session_free() closes; on failure
  * it is null.
  *
- * `options` is a JSON object, such as `{"strategy": "auto", "threads": 2}`, or null for no options. docs/c.md lists
+ * `options` is a JSON object, such as `{"place": "auto", "threads": 2}`, or null for no options. docs/c.md lists
  * the options, and so does the error of an unknown option.
  *
  * Any thread, at any time. Takes as long as reading the model and looking for devices.
@@ -509,7 +509,7 @@ anabranch_status anabranch_run_into(const struct anabranch_session *session,
  * Returns the plan for inputs of these shapes, as the JSON that `anabranch place` writes.
  *
  * It holds the device of each node with the reason, the order of each device, transfers, predicted times in
- * microseconds and bytes. It can be edited, and passed to a session as the option `strategy`. The inputs are as in
+ * microseconds and bytes. It can be edited, and passed to a session as the option `place`. The inputs are as in
  * anabranch_run(); later runs with such inputs follow this plan. If shapes depend on computed values, the plan covers
  * only the nodes before them. `buffer`, `capacity` and `needed` are as in anabranch_report().
  *

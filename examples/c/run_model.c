@@ -2,7 +2,7 @@
  *
  *     cargo build --release -p anabranch-c
  *     cc -Iinclude examples/c/run_model.c -Ltarget/release -lanabranch_c -Wl,-rpath,target/release -o run_model
- *     ./run_model MODEL.onnx '{"strategy": "auto"}'
+ *     ./run_model MODEL.onnx '{"place": "auto"}'
  */
 #include "anabranch.h"
 

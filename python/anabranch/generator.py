@@ -67,7 +67,7 @@ class Generator:
     Args:
         folder: Holds ``genai_config.json`` or ``config.json``, ``tokenizer.json``, and the model.
         model: Another file of the folder as the model than its configuration says.
-        place, order, devices, cpu_devices, threads, gpu, software_gpu, memory, costs, calibrate, weights, pin, limits: As in `Session`.
+        place, order, devices, cpu_devices, threads, gpu, software_gpu, memory, costs, calibrate, weights, pin, cached, limits: As in `Session`.
 
     Raises:
         ModelError: If a file is missing or cannot be used.
@@ -91,6 +91,7 @@ class Generator:
         calibrate: bool = False,
         weights: str | None = None,
         pin: Mapping[str, str] | None = None,
+        cached: int | None = None,
         limits: Mapping[str, int | str] | None = None,
     ) -> None:
         options = _options(
@@ -106,6 +107,7 @@ class Generator:
             calibrate=calibrate,
             weights=weights,
             pin=pin,
+            cached=cached,
             limits=limits,
         )
         self._generator = _native.Generator(folder, model, options)

@@ -115,7 +115,9 @@ class Session:
         fuse: Whether neighbouring operators are fused into one node.
         platform: A platform file: `plan` then plans for its devices. Runs are always on those that are here.
         plan_capacity: For how many sets of input shapes plans are kept ready.
+        cached: Positions that costs take caches of keys and values to hold; their capacity if not given.
         on_device_loss: What a run does that loses a GPU: ``fail``, or ``replace`` to be made again without it.
+        plans: Former name of ``plan_capacity``.
 
     Raises:
         ModelError: If the file is no usable model.
@@ -146,6 +148,7 @@ class Session:
         fuse: bool = True,
         platform: str | os.PathLike[str] | None = None,
         plan_capacity: int | None = None,
+        cached: int | None = None,
         on_device_loss: str | None = None,
         plans: int | None = None,
     ) -> None:

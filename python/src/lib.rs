@@ -34,6 +34,8 @@ mod native {
     #[pymodule_export]
     use super::laboratory::{Schedule, place};
     #[pymodule_export]
+    use super::options::option_names;
+    #[pymodule_export]
     use super::pipeline::Pipeline;
     #[pymodule_export]
     use super::plan::Plan;

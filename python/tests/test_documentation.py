@@ -8,6 +8,7 @@ from pathlib import Path
 import networkx
 
 import anabranch as ab
+from anabranch import _native
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "python.md"
 
@@ -35,6 +36,7 @@ def test_everything_public_is_documented_and_on_the_page():
 
 
 def test_the_arguments_that_the_page_lists_are_those_of_a_session():
-    arguments = [name for name in inspect.signature(ab.Session).parameters if name != "model"]
+    arguments = [name for name in inspect.signature(ab.Session).parameters if name not in ("model", "plans")]
+    assert set(arguments) == set(_native.option_names())
     listed = PAGE.read_text(encoding="utf-8").split("(`help(ab.Session)`): ")[1].split(".\n")[0]
     assert re.findall(r"`(\w+)`", listed) == arguments

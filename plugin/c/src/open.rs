@@ -66,7 +66,7 @@ impl Declared {
 /// Opens the ONNX model in a file. On success `session` is a handle, which anabranch_session_free() closes; on failure
 /// it is null.
 ///
-/// `options` is a JSON object, such as `{"strategy": "auto", "threads": 2}`, or null for no options. docs/c.md lists
+/// `options` is a JSON object, such as `{"place": "auto", "threads": 2}`, or null for no options. docs/c.md lists
 /// the options, and so does the error of an unknown option.
 ///
 /// Any thread, at any time. Takes as long as reading the model and looking for devices.

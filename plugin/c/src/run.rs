@@ -157,7 +157,7 @@ unsafe fn leave(made: &Outputs, memory: &[Option<OutputMemory>]) -> Result<()> {
 /// Returns the plan for inputs of these shapes, as the JSON that `anabranch place` writes.
 ///
 /// It holds the device of each node with the reason, the order of each device, transfers, predicted times in
-/// microseconds and bytes. It can be edited, and passed to a session as the option `strategy`. The inputs are as in
+/// microseconds and bytes. It can be edited, and passed to a session as the option `place`. The inputs are as in
 /// anabranch_run(); later runs with such inputs follow this plan. If shapes depend on computed values, the plan covers
 /// only the nodes before them. `buffer`, `capacity` and `needed` are as in anabranch_report().
 ///

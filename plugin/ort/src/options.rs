@@ -11,9 +11,9 @@ pub(crate) const NAME: &str = "AnabranchExecutionProvider";
 /// Option that only the provider has.
 const REPORT: (&str, &str) = ("report", "a file that says which nodes went where, and why not");
 
-/// Options of sessions that do not apply here: parts have no file or open dimensions, and ONNX Runtime decides whether
-/// there are GPUs.
-const OTHERS: [&str; 3] = ["gpu", "dims", "limits"];
+/// Options of sessions that do not apply here: parts have no file or open dimensions, ONNX Runtime decides whether
+/// there are GPUs, and parts only run.
+const OTHERS: [&str; 4] = ["gpu", "dims", "limits", "platform"];
 
 /// Options of the provider.
 #[derive(Clone, Debug)]
@@ -69,14 +69,13 @@ mod tests {
 
     #[test]
     fn options_are_those_of_sessions_and_a_report_and_others_refused_with_the_list() {
-        let given =
-            [("devices", "cpu0, gpu0"), ("memory", "cpu0=1GiB"), ("strategy", "auto"), ("report", "report.json")];
+        let given = [("devices", "cpu0, gpu0"), ("memory", "cpu0=1GiB"), ("place", "auto"), ("report", "report.json")];
         let options = options(&given).expect("all are known");
         assert_eq!(options.session.devices.only, ["cpu0", "gpu0"]);
         assert_eq!(options.session.devices.memory_overrides, [("cpu0".to_owned(), 1 << 30)]);
         assert!(options.other_devices && options.session.strategy == anabranch::Strategy::AUTO);
         assert_eq!(options.report, Some("report.json".into()));
-        for wrong in [("place", "heft"), ("threads", "0"), ("dims", "batch=1"), ("gpu", "0"), ("memory", "much")] {
+        for wrong in [("speed", "11"), ("threads", "0"), ("dims", "batch=1"), ("gpu", "0"), ("memory", "much")] {
             let error = super::tests::options(&[wrong]).expect_err("wrong").to_string();
             assert!(
                 error.contains(&format!("option `{}`", wrong.0)) && error.contains("\n  cpu_devices: cores"),

@@ -224,7 +224,7 @@ class Provider(unittest.TestCase):
 
     def test_the_software_gpu_computes_the_same(self):
         reference = dict(np.load(DATA / "mlp.npz"))
-        own = session(DATA / "mlp.onnx", {"software_gpu": "1", "strategy": "gpu"})
+        own = session(DATA / "mlp.onnx", {"software_gpu": "1", "place": "gpu"})
         inputs = {one.name: reference["in__" + one.name] for one in own.get_inputs()}
         for one, found in zip(own.get_outputs(), own.run(None, inputs)):
             self.close(found, reference["out__" + one.name])

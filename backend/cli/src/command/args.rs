@@ -50,8 +50,8 @@ pub(crate) struct DeviceArgs {
     /// Let a CPU device take so many times longer than it needs, as in cpu1=4; may be repeated
     #[arg(long, value_name = "DEVICE=TIMES", value_parser = parse_slowdown, hide_short_help = true)]
     pub(crate) emulate: Vec<(String, f64)>,
-    /// Names of the devices to use, all if empty; for commands that try subsets of the devices.
-    #[arg(skip)]
+    /// Names of the devices to use, as in cpu0,gpu0 [default: all]
+    #[arg(long = "devices", value_name = "NAMES", value_delimiter = ',', hide_short_help = true)]
     pub(crate) only: Vec<String>,
 }
 
@@ -87,6 +87,9 @@ pub(crate) struct ModelArgs {
     /// By its symbol, or by input and axis, counted from 0. `anabranch inspect` lists the dimensions without a size.
     #[arg(long, value_name = "NAME=N", value_parser = parse_dimension)]
     pub(crate) dim: Vec<(String, usize)>,
+    /// Predict for caches of keys and values that hold so many positions [default: their capacity]
+    #[arg(long, value_name = "N", value_parser = parse_count, hide_short_help = true)]
+    pub(crate) cached: Option<NonZeroUsize>,
     /// Keep the model compiled in a directory, and open it from there [default: ANABRANCH_CACHE, if that is set]
     ///
     /// As `anabranch compile` would, for these inputs and settings; plans stay as they were made. What has gone unused
@@ -307,7 +310,7 @@ impl PlaceArgs {
     /// Returns the settings that the command line names, even if they equal the defaults.
     pub(crate) fn stated(&self, devices: &DeviceArgs) -> impl Iterator<Item = &'static str> + use<> {
         let said = [
-            ("strategy", self.place.is_some()),
+            ("place", self.place.is_some()),
             ("order", self.order.is_some()),
             ("stream", self.streaming.stream.is_some()),
             ("weights", self.weights.weights.is_some()),

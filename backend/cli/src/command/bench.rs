@@ -175,6 +175,7 @@ impl BenchCommand {
             image_norm: None,
             random: Some(self.random),
             dim: self.dim.clone(),
+            cached: None,
             cache: None,
             fuse: self.fuse.clone(),
             limits: self.limits.clone(),

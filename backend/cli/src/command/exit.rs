@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-/// How the command ends if it does not succeed, for scripts.
+/// Exit code of a command that does not succeed, for scripts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Exit {
     /// Anabranch made a mistake.
@@ -20,10 +20,7 @@ const MEANINGS: [(u8, &str); 5] = [
     (0, "success"),
     (Exit::Fault as u8, "a fault of Anabranch; please report it"),
     (Exit::Input as u8, "input that cannot be used: a file, an option, a model, a limit"),
-    (
-        Exit::Unexpected as u8,
-        "a failed check: outputs (--expect), times (--fail-above), a model that does not run (inspect)",
-    ),
+    (Exit::Unexpected as u8, "a failed check of outputs or times, or a model that does not run"),
     (Exit::Interrupted as u8, "interrupted"),
 ];
 

@@ -138,6 +138,7 @@ impl GenerateCommand {
             image_norm: None,
             random: None,
             dim: Vec::new(),
+            cached: None,
             cache: None,
             fuse: self.fuse.clone(),
             limits: self.limits.clone(),

@@ -9,6 +9,7 @@ use super::{CliError, Output, note, version, wrote};
 use anabranch::compiled::{Cache, CacheOutcome, CachedSession};
 use anabranch::planning::{Constraints, PlatformFile, Strategy};
 use anabranch::session::{Inputs, Session, SessionOptions};
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 /// Model that runs if none is named: a residual network of 3×32×32 images, with random weights.
@@ -128,6 +129,7 @@ pub(super) fn options(
         .with_on_device_loss(place.on_device_loss.into());
     options.stated.extend(place.stated(devices));
     options.dims = model.dims()?;
+    options.cached = model.cached.map(NonZeroUsize::get);
     options.limits = model.limits.limits()?;
     options.platform = platform;
     Ok((options, store))

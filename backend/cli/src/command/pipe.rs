@@ -263,6 +263,16 @@ impl PipeCommand {
     /// Returns the model, with the inputs that are equal in all data sets.
     fn model(&self) -> ModelArgs {
         let (model, input, dim, fuse) = (self.model.clone(), self.input.clone(), self.dim.clone(), self.fuse.clone());
-        ModelArgs { model, input, image_norm: None, random: None, dim, cache: None, fuse, limits: self.limits.clone() }
+        ModelArgs {
+            model,
+            input,
+            image_norm: None,
+            random: None,
+            dim,
+            cached: None,
+            cache: None,
+            fuse,
+            limits: self.limits.clone(),
+        }
     }
 }

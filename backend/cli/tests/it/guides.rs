@@ -1,6 +1,7 @@
 //! Runs every command in the guides: their shell blocks, one after the other in one directory, on bundled models.
 
 use crate::command::{Anabranch, bundled};
+use anabranch::session::SETTINGS;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -152,4 +153,26 @@ fn exit_codes_of_help_and_documentation_are_those_that_commands_end_with() {
     for code in seen {
         assert!(listed.iter().any(|(known, _)| *known == code.to_string()), "{code} is not in {listed:?}");
     }
+}
+
+#[test]
+fn run_has_each_option_of_a_session_under_its_name() {
+    // Flags that are given once for each entry are singular, and those that turn something off begin with `no`. A run
+    // has one set of shapes and always calibrates.
+    let named = |name: &'static str| match name {
+        "gpu" => Some("no-gpu"),
+        "fuse" => Some("no-fuse"),
+        "dims" => Some("dim"),
+        "limits" => Some("limit"),
+        "platform" | "calibrate" | "plan_capacity" => None,
+        other => Some(other),
+    };
+    let command = Anabranch::new();
+    let help = command.text(&["run", "--help"]);
+    for (name, _) in SETTINGS {
+        let Some(flag) = named(name).map(|flag| format!("--{}", flag.replace('_', "-"))) else { continue };
+        let has = |line: &str| line.split([' ', '[', '=', ',']).any(|word| word == flag);
+        assert!(help.lines().filter(|line| line.trim_start().starts_with('-')).any(has), "run --help has no {flag}");
+    }
+    assert!(command.text(&["place", "--help"]).contains("--platform"));
 }

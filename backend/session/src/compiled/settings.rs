@@ -80,7 +80,7 @@ impl Settings {
         let options = SessionOptions {
             devices,
             constraints,
-            strategy: taken(given.states("strategy"), &given.strategy, &usual.strategy, &self.strategy()),
+            strategy: taken(given.states("place"), &given.strategy, &usual.strategy, &self.strategy()),
             order: taken(given.states("order"), &given.order, &usual.order, &self.order),
             plan,
             dims: self.dims.clone(),
@@ -199,10 +199,10 @@ mod tests {
         let colocated = Constraints::default().with_colocated("*bn*");
         let (both, _) = adopted(SessionOptions::default().with_constraints(colocated));
         assert_eq!((both.constraints.pins.len(), both.constraints.colocated.len()), (1, 1));
-        let (stated, _) = adopted(SessionOptions::default().with_stated("strategy").with_stated("stream"));
+        let (stated, _) = adopted(SessionOptions::default().with_stated("place").with_stated("stream"));
         assert!(stated.strategy == Strategy::default() && stated.plan.streaming == StreamMode::Auto);
         let mut set = SessionOptions::default();
-        set.set("strategy", "heft").expect("known");
+        set.set("place", "heft").expect("known");
         set.set("cpu_devices", "l3").expect("known");
         let (set, same) = adopted(set);
         assert!(!same && set.strategy == Strategy::default() && set.devices.cpu_granularity == CpuGranularity::L3);
