@@ -1,4 +1,5 @@
-//! Tools of all layers: kinds of errors, atomically written files, sizes in bytes, locks, waiting and cancellation.
+//! Tools of all layers: kinds of errors, atomically written files, sizes in bytes, locks, waiting, cancellation
+//! and random numbers.
 //!
 //! This crate is a part of `anabranch`, not a public interface.
 
@@ -9,6 +10,7 @@ pub mod files;
 pub mod interruption;
 pub mod lock;
 pub mod quoted;
+pub mod random;
 pub mod suggest;
 pub mod sync;
 pub mod wait;

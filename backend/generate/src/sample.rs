@@ -5,6 +5,7 @@
 //! section 3.1). Equal logits go by token, the lower first. Sums are in `f64` and in one order, so that a seed gives
 //! the same tokens on any number of threads.
 
+use anabranch_base::random::SplitMix64;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 
@@ -132,7 +133,7 @@ pub struct Sampler {
     choice: Choice,
     penalty: f64,
     seen: BTreeSet<u32>,
-    state: u64,
+    random: SplitMix64,
     /// Candidates with their logits, the most probable first.
     candidates: Vec<(u32, f64)>,
 }
@@ -144,8 +145,9 @@ impl Sampler {
     /// If a setting is out of its range.
     pub fn new(settings: &Settings) -> Result<Self, String> {
         settings.check()?;
-        let (choice, penalty, state) = (settings.choice, settings.repetition_penalty, settings.seed);
-        Ok(Self { choice, penalty, seen: BTreeSet::new(), state, candidates: Vec::new() })
+        let (choice, penalty) = (settings.choice, settings.repetition_penalty);
+        let random = SplitMix64::new(settings.seed);
+        Ok(Self { choice, penalty, seen: BTreeSet::new(), random, candidates: Vec::new() })
     }
 
     /// Counts a token as seen.
@@ -170,7 +172,7 @@ impl Sampler {
             }
             Choice::Sample { .. } => {
                 let total = self.keep();
-                let drawn = self.draw() * total;
+                let drawn = self.random.unit() * total;
                 let mut sum = 0.0;
                 let found = self.candidates.iter().find(|(_, weight)| {
                     sum += weight;
@@ -224,15 +226,6 @@ impl Sampler {
         let last = self.candidates.iter().position(reaches).unwrap_or(self.candidates.len() - 1);
         self.candidates.truncate(last + 1);
         self.candidates.iter().map(|(_, weight)| weight).sum()
-    }
-
-    /// The next number from 0 to 1, below 1: SplitMix64 (Steele, Lea, Flood 2014).
-    fn draw(&mut self) -> f64 {
-        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
     }
 }
 

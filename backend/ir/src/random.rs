@@ -1,30 +1,23 @@
 //! Seeded random tensors, the same on every machine: defaults for inputs that the caller does not give.
 
+use anabranch_base::random::SplitMix64;
 use anabranch_kernels::{DType, Tensor, TensorSpec};
 use half::{bf16, f16};
 use std::ops::Range;
 
-/// The SplitMix64 generator (Steele, Lea, Flood 2014).
-struct SplitMix(u64);
+/// Elements of a tensor.
+struct Elements(SplitMix64);
 
-impl SplitMix {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
+impl Elements {
     /// Uniform in a range, cut off at `end`.
     fn within(&mut self, range: &Range<u64>, end: u64) -> u64 {
         let width = range.end.min(end).saturating_sub(range.start);
-        range.start + ((u128::from(self.next()) * u128::from(width)) >> 64) as u64
+        range.start + ((u128::from(self.0.bits()) * u128::from(width)) >> 64) as u64
     }
 
     /// Uniform in −1 … 1, with 24 random bits: exact in `f32`.
     fn uniform(&mut self) -> f32 {
-        (self.next() >> 40) as f32 / (1 << 23) as f32 - 1.0
+        (self.0.bits() >> 40) as f32 / (1 << 23) as f32 - 1.0
     }
 }
 
@@ -38,7 +31,7 @@ pub fn random_tensor(name: &str, spec: &TensorSpec, seed: u64) -> Option<Tensor>
 /// Returns a tensor as [`random_tensor`] does, with integers of this range, as far as their type reaches.
 pub fn random_within(name: &str, spec: &TensorSpec, seed: u64, range: Range<u64>) -> Option<Tensor> {
     let hash = name.bytes().fold(0xCBF2_9CE4_8422_2325, |h: u64, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01B3));
-    let mut random = SplitMix(seed ^ hash);
+    let mut random = Elements(SplitMix64::new(seed ^ hash));
     // Bools, and one-byte types in which element 1 is the least above 0, are filled as bytes.
     let dtype = if spec.dtype.size() == 1 && spec.dtype != DType::I8 { DType::U8 } else { spec.dtype };
     let mut tensor = Tensor::try_zeroed(TensorSpec::new(dtype, spec.shape.clone()))?;

@@ -1,7 +1,8 @@
 //! Length of the longest common subsequence of two strings, by blocks of the score matrix: a wavefront.
 
-use super::{Program, Random};
+use super::Program;
 use crate::{Collected, Flow};
+use anabranch_base::random::SplitMix64;
 use std::sync::Arc;
 
 /// Number of letters in random strings.
@@ -26,8 +27,8 @@ impl Lcs {
 
     /// Makes two random strings of `size` letters.
     pub fn random(size: usize, block: usize, seed: u64) -> Self {
-        let mut random = Random::new(seed);
-        let mut string = || (0..size).map(|_| b'a' + (random.next() >> 32) as u8 % LETTERS as u8).collect();
+        let mut random = SplitMix64::new(seed);
+        let mut string = || (0..size).map(|_| b'a' + (random.bits() >> 32) as u8 % LETTERS as u8).collect();
         let (a, b) = (string(), string());
         Self::new(a, b, block)
     }

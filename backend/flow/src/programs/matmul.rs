@@ -1,7 +1,8 @@
 //! Product of two square matrices by blocks: fork and join.
 
-use super::{Program, Random};
+use super::Program;
 use crate::{Collected, Flow};
+use anabranch_base::random::SplitMix64;
 use std::sync::Arc;
 
 /// Two matrices of `size` × `size`, row by row, and the side of a block.
@@ -16,8 +17,8 @@ pub struct Matmul {
 impl Matmul {
     /// Makes two matrices of random numbers from -1 to 1, in blocks of at most `block` rows and columns, at least one.
     pub fn random(size: usize, block: usize, seed: u64) -> Self {
-        let mut random = Random::new(seed);
-        let mut matrix = || (0..size * size).map(|_| (random.next() >> 40) as f32 / (1 << 23) as f32 - 1.0).collect();
+        let mut random = SplitMix64::new(seed);
+        let mut matrix = || (0..size * size).map(|_| (random.bits() >> 40) as f32 / (1 << 23) as f32 - 1.0).collect();
         let (a, b) = (matrix(), matrix());
         Matmul { a, b, size, block: block.max(1) }
     }

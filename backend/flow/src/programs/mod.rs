@@ -47,23 +47,6 @@ pub trait Program: Sync {
     }
 }
 
-/// Random numbers that are equal on all machines (xorshift64*, Vigna 2016).
-struct Random(u64);
-
-impl Random {
-    fn new(seed: u64) -> Self {
-        // Zero would stay zero.
-        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::{Scheduler, WorkerConfig};
