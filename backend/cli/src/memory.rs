@@ -4,7 +4,6 @@
 //! Tensors and files are allocated fallibly, and the error names their purpose. All other allocations go through here:
 //! many small ones, and lists with an entry for each element of a tensor.
 
-use crate::command::Exit;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::io::Write;
@@ -14,6 +13,9 @@ pub(crate) struct Memory;
 
 /// Refusals of larger requests are passed on: the caller can report an error, otherwise Rust aborts.
 const LITTLE: usize = 8 << 20;
+
+/// The exit code of input that cannot be used; here, of too large input.
+const CODE: i32 = 2;
 
 thread_local! {
     static ENDS: Cell<bool> = const { Cell::new(false) };
@@ -70,5 +72,5 @@ fn end(bytes: usize) {
         "anabranch: the system has no memory left for {bytes} bytes more; close other programs, use smaller inputs, or raise the limit \
          that this process runs under"
     );
-    std::process::exit(Exit::Input as i32);
+    std::process::exit(CODE);
 }

@@ -119,9 +119,10 @@ impl SessionOptions {
             "pin" => {
                 let pins = map(value)?;
                 named_once(pins.clone())?;
-                let others = Constraints { pins: Vec::new(), ..self.constraints.clone() };
-                self.constraints =
-                    pins.into_iter().fold(others, |all, (pattern, device)| all.with_pin(pattern, device));
+                let mut others = self.constraints.clone();
+                others.pins.clear();
+                let pinned = |all: Constraints, (pattern, device)| all.with_pin(pattern, device);
+                self.constraints = pins.into_iter().fold(others, pinned);
             }
             "colocate" => self.constraints.colocated = list(value)?,
             "fuse" => self.fuse = if truth(value)? { Rewrites::ALL } else { Rewrites::NONE },

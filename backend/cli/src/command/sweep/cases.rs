@@ -175,7 +175,7 @@ mod tests {
 
     fn message(graphs: &[&str], devices: &[&str]) -> String {
         let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<String>>();
-        read(&owned(graphs), &owned(devices)).map(|_| ()).expect_err("refused").message
+        read(&owned(graphs), &owned(devices)).map(|_| ()).expect_err("refused").to_string()
     }
 
     #[test]
@@ -214,6 +214,6 @@ mod tests {
             assert!(message.contains(part), "{message}");
         }
         let odd = read(&["fft:5".into()], &["random:3".into()]).expect("a case")[0].problem(0);
-        assert!(odd.expect_err("5 is no power of two").message.contains("fft:5 on random:3"));
+        assert!(odd.expect_err("5 is no power of two").to_string().contains("fft:5 on random:3"));
     }
 }

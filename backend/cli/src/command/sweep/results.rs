@@ -232,7 +232,7 @@ mod tests {
         let message = |name: &str, text: &str| {
             let path = directory.path().join(name);
             fs::write(&path, text).expect("written");
-            let refused = Results::open(&path).map(|_| ()).expect_err("refused").message;
+            let refused = Results::open(&path).map(|_| ()).expect_err("refused").to_string();
             assert_eq!(fs::read_to_string(&path).expect("there"), text);
             refused
         };
