@@ -147,7 +147,7 @@ fn exit_codes_of_help_and_documentation_are_those_that_commands_end_with() {
         ended(&["inspect", &sound, "--no-gpu"]),
         ended(&["inspect", "none.onnx", "--no-gpu"]),
         ended(&["inspect", &sound, "--no-gpu", "--no-such-option"]),
-        ended(&["run", &sound, "--no-gpu", "--random", "1", "--expect", &unlike]),
+        ended(&["run", &sound, "--no-gpu", "--random", "1", "--dim", "batch=4", "--expect", &unlike]),
     ];
     assert_eq!(seen, [0, 2, 2, 3]);
     for code in seen {
