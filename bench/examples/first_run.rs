@@ -145,7 +145,7 @@ fn first_run(arguments: &Arguments, file: &Path, options: SessionOptions) -> Res
         amounts: family(node).amounts,
         source: cost(node).map_or_else(String::new, |cost| cost.source.to_string()),
         predicted: plan.predicted().busy[node.index()],
-        spread: cost(node).and_then(|cost| cost.spread),
+        spread: cost(node).and_then(|cost| cost.uncertainty),
         measured: median(times),
     };
     Ok(FirstRun {

@@ -72,8 +72,8 @@ impl fmt::Display for CostSource {
 pub struct NodeCost {
     /// Predicted time in seconds.
     pub seconds: f64,
-    /// Factor of a 90 % interval, from `seconds / spread` to `seconds · spread`; `None` if it is unknown.
-    pub spread: Option<f64>,
+    /// Factor of a 90 % interval, from `seconds / uncertainty` to `seconds · uncertainty`; `None` if it is unknown.
+    pub uncertainty: Option<f64>,
     /// Source of the prediction.
     pub source: CostSource,
 }
@@ -87,8 +87,8 @@ impl NodeCost {
 
 impl fmt::Display for NodeCost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.spread {
-            Some(spread) => write!(f, "{}, within {spread:.2}×", self.source),
+        match self.uncertainty {
+            Some(uncertainty) => write!(f, "{}, within {uncertainty:.2}×", self.source),
             None => self.source.fmt(f),
         }
     }
@@ -142,11 +142,11 @@ struct Known {
 /// Fewer nodes than this say little about how much others differ.
 const FEW: usize = 5;
 
-/// Least spread of a scale from fewer than `FEW` nodes.
-const FEW_SPREAD: f64 = 2.0;
+/// Least uncertainty of a scale from fewer than `FEW` nodes.
+const FEW_UNCERTAINTY: f64 = 2.0;
 
-/// Least spread of a scale from at least `FEW` nodes.
-const LEAST_SPREAD: f64 = 1.1;
+/// Least uncertainty of a scale from at least `FEW` nodes.
+const LEAST_UNCERTAINTY: f64 = 1.1;
 
 /// Ratios of measured times to rooflines.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -154,7 +154,7 @@ struct Scale {
     /// Median ratio.
     ratio: f64,
     /// Factor within which 90 % of the ratios lie.
-    spread: f64,
+    uncertainty: f64,
     nodes: usize,
 }
 
@@ -190,8 +190,8 @@ impl<'a> Predictor<'a> {
         let place = laws.entry((self.key.to_owned(), family.name, node.op.name()));
         let known = place.or_insert_with(|| self.known(&family, node.op.name()));
         let fitted = known.law.as_ref().and_then(|law| {
-            let (seconds, spread) = law.predict(&family.amounts)?;
-            Some(NodeCost { seconds, spread: Some(spread), source: CostSource::Fitted { nodes: law.points } })
+            let (seconds, uncertainty) = law.predict(&family.amounts)?;
+            Some(NodeCost { seconds, uncertainty: Some(uncertainty), source: CostSource::Fitted { nodes: law.points } })
         });
         fitted.or_else(|| equal.and_then(of_other_kernels)).unwrap_or_else(|| self.roofline(node, known.scale))
     }
@@ -204,8 +204,9 @@ impl<'a> Predictor<'a> {
         let count = family.amounts.len();
         let alike = || nodes().filter(|node| node.family == family.name && node.amounts.len() == count);
         let points: Vec<Point> = alike().filter_map(|node| Some((node.amounts.clone(), seconds(node)?))).collect();
-        let spread = |node: &NodeCosts| Some(node.versions.get(&anabranch_kernels::VERSION)?.estimate()?.spread.ln());
-        let scatter = median(&alike().filter_map(spread).collect::<Vec<_>>()).unwrap_or(0.0);
+        let current = |node: &NodeCosts| node.versions.get(&anabranch_kernels::VERSION)?.estimate();
+        let scatter = |node: &NodeCosts| Some(current(node)?.uncertainty.ln());
+        let scatter = median(&alike().filter_map(scatter).collect::<Vec<_>>()).unwrap_or(0.0);
         let rates = self.rates().unwrap_or(Rates::ASSUMED);
         let ratio = |node: &NodeCosts| Some(seconds(node)? / rates.roofline(op, node.flops, node.bytes));
         let family = Scale::of(alike().filter_map(ratio));
@@ -217,15 +218,15 @@ impl<'a> Predictor<'a> {
         let rates = self.rates();
         let seconds = rates.unwrap_or(Rates::ASSUMED).predict(node);
         match scale {
-            Some(Scale { ratio, spread, nodes }) => NodeCost {
+            Some(Scale { ratio, uncertainty, nodes }) => NodeCost {
                 seconds: seconds * ratio,
                 // A single node does not show how much others differ.
-                spread: (nodes > 1).then_some(spread),
+                uncertainty: (nodes > 1).then_some(uncertainty),
                 source: CostSource::Scaled { nodes },
             },
             None => {
                 let source = if rates.is_some() { CostSource::Roofline } else { CostSource::Assumed };
-                NodeCost { seconds, spread: None, source }
+                NodeCost { seconds, uncertainty: None, source }
             }
         }
     }
@@ -237,8 +238,8 @@ impl Scale {
         let ratio = median(&ratios)?;
         let off: Vec<f64> = ratios.iter().map(|other| (other / ratio).ln()).collect();
         let nodes = off.len();
-        let least = if nodes < FEW { FEW_SPREAD } else { LEAST_SPREAD };
-        Some(Self { ratio, spread: nine_of_ten(&off)?.exp().max(least), nodes })
+        let least = if nodes < FEW { FEW_UNCERTAINTY } else { LEAST_UNCERTAINTY };
+        Some(Self { ratio, uncertainty: nine_of_ten(&off)?.exp().max(least), nodes })
     }
 }
 
@@ -248,14 +249,14 @@ fn measured(history: &History) -> Option<NodeCost> {
         true => CostSource::Cold { samples: estimate.samples },
         false => CostSource::Measured { samples: estimate.samples },
     };
-    Some(NodeCost { seconds: estimate.nanoseconds * 1e-9, spread: Some(estimate.spread), source })
+    Some(NodeCost { seconds: estimate.seconds(), uncertainty: Some(estimate.uncertainty), source })
 }
 
-/// Time of the newest other kernels, without a spread: its relation to this build's kernels is unknown.
+/// Time of the newest other kernels, without an uncertainty: its relation to this build's kernels is unknown.
 fn of_other_kernels(node: &NodeCosts) -> Option<NodeCost> {
     let (version, history) = node.versions.last_key_value()?;
-    let seconds = history.estimate()?.nanoseconds * 1e-9;
-    Some(NodeCost { seconds, spread: None, source: CostSource::OtherKernels { version: *version } })
+    let seconds = history.estimate()?.seconds();
+    Some(NodeCost { seconds, uncertainty: None, source: CostSource::OtherKernels { version: *version } })
 }
 
 #[cfg(test)]
@@ -298,14 +299,14 @@ mod tests {
         let costs = store.here_mut();
         assert_eq!(predict(costs, "cpu", &matmul()).source, CostSource::Assumed);
         costs.devices.entry("cpu".into()).or_default().rates = Some(RATES);
-        let roofline = NodeCost { seconds: 1.5, spread: None, source: CostSource::Roofline };
+        let roofline = NodeCost { seconds: 1.5, uncertainty: None, source: CostSource::Roofline };
         assert_eq!(predict(costs, "cpu", &matmul()), roofline);
         record(costs, &matmul(), 9.0, true);
         assert_eq!(predict(costs, "cpu", &matmul()).source, CostSource::Cold { samples: 1 });
         [2.0, 4.0, 3.0].iter().for_each(|seconds| record(costs, &matmul(), *seconds, false));
         let measured = predict(costs, "cpu", &matmul());
         assert_eq!((measured.seconds, measured.source), (3.0, CostSource::Measured { samples: 3 }));
-        assert!(measured.spread.is_some_and(|spread| spread > 1.0 && spread <= 2.0));
+        assert!(measured.uncertainty.is_some_and(|uncertainty| uncertainty > 1.0 && uncertainty <= 2.0));
         assert_eq!(predict(costs, "gpu", &matmul()).source, CostSource::Assumed);
     }
 
@@ -320,7 +321,7 @@ mod tests {
             let near = predict(&costs, "cpu", &relu(elements));
             assert_eq!(near.source, CostSource::Fitted { nodes: 5 });
             assert!((near.seconds / (1e-6 + elements as f64 * 1e-9) - 1.0).abs() < 0.1, "{near:?}");
-            assert!(near.spread.is_some_and(|spread| spread < 1.5), "{near:?}");
+            assert!(near.uncertainty.is_some_and(|uncertainty| uncertainty < 1.5), "{near:?}");
         }
         // Beyond the law's reach, the roofline is scaled by the family's ratio.
         let outside = predict(&costs, "cpu", &relu(640_000));
@@ -364,6 +365,6 @@ mod tests {
         let history = versions.remove(&anabranch_kernels::VERSION).expect("recorded");
         versions.insert(0, history);
         let cost = predict(&costs, "cpu", &matmul());
-        assert_eq!(cost, NodeCost { seconds: 2.0, spread: None, source: CostSource::OtherKernels { version: 0 } });
+        assert_eq!(cost, NodeCost { seconds: 2.0, uncertainty: None, source: CostSource::OtherKernels { version: 0 } });
     }
 }

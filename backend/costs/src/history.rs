@@ -97,11 +97,18 @@ pub struct Estimate {
     /// Half-width of its 95 % confidence interval, relative to it; 1 for a single sample, which has no interval.
     pub half_width: f64,
     /// Factor within which 90 % of other runs lie.
-    pub spread: f64,
+    pub uncertainty: f64,
     /// Number of samples used.
     pub samples: u64,
     /// Whether all of them are cold.
     pub cold: bool,
+}
+
+impl Estimate {
+    /// Returns the predicted time in seconds.
+    pub fn seconds(&self) -> f64 {
+        self.nanoseconds * 1e-9
+    }
 }
 
 impl History {
@@ -135,16 +142,28 @@ impl History {
             let samples = self.recent.len() as u64;
             let half_width = self.half_width(nanoseconds);
             let scatter = NINE_OF_TEN * SIGMA_OF_MAD * mad(&self.recent).unwrap_or(0.0) / nanoseconds;
-            let spread = 1.0 + scatter.max(half_width).max(LEAST_SCATTER);
-            return Some(Estimate { nanoseconds, half_width, spread, samples, cold: false });
+            let uncertainty = 1.0 + scatter.max(half_width).max(LEAST_SCATTER);
+            return Some(Estimate { nanoseconds, half_width, uncertainty, samples, cold: false });
         }
         if self.count > 0 {
             let half_width = (1.96 * self.deviation() / (self.count as f64).sqrt() / self.mean).min(1.0);
-            let spread = 1.0 + (NINE_OF_TEN * self.deviation() / self.mean).max(half_width).max(LEAST_SCATTER);
-            return Some(Estimate { nanoseconds: self.mean, half_width, spread, samples: self.count, cold: false });
+            let uncertainty = 1.0 + (NINE_OF_TEN * self.deviation() / self.mean).max(half_width).max(LEAST_SCATTER);
+            return Some(Estimate {
+                nanoseconds: self.mean,
+                half_width,
+                uncertainty,
+                samples: self.count,
+                cold: false,
+            });
         }
         let Cold { count, min, .. } = self.cold;
-        (count > 0).then_some(Estimate { nanoseconds: min, half_width: 1.0, spread: 2.0, samples: count, cold: true })
+        (count > 0).then_some(Estimate {
+            nanoseconds: min,
+            half_width: 1.0,
+            uncertainty: 2.0,
+            samples: count,
+            cold: true,
+        })
     }
 
     /// Returns the time without disturbance by the rest of the machine: the lower quartile of the recent samples, or a
@@ -171,7 +190,7 @@ impl History {
         let cold = if self.cold.count > 0 { self.cold.min } else { f64::INFINITY };
         let nanoseconds = time.unwrap_or(usual.nanoseconds).min(cold);
         let disturbed = (usual.nanoseconds / nanoseconds).min(MOST_DISTURBED);
-        Some(Estimate { nanoseconds, spread: usual.spread * disturbed, ..usual })
+        Some(Estimate { nanoseconds, uncertainty: usual.uncertainty * disturbed, ..usual })
     }
 
     /// Whether there are no samples.
@@ -240,17 +259,17 @@ impl History {
         self.variance += (before * (time - self.mean) - self.variance) / self.count as f64;
     }
 
-    /// Whether the newest samples all lie on one side of the older samples' median, and far from it.
+    /// Whether the newest samples all lie on one side of the older samples' median, and differ clearly from it.
     fn has_drifted(&self) -> bool {
         let Some((older, newest)) = self.recent.split_last_chunk::<NEWEST>() else { return false };
-        let (Some(before), Some(after), Some(spread)) = (median(older), median(newest), mad(older)) else {
+        let (Some(before), Some(after), Some(deviation)) = (median(older), median(newest), mad(older)) else {
             return false;
         };
         let one_side = newest.iter().all(|time| *time > before) || newest.iter().all(|time| *time < before);
-        // One or two samples have no meaningful spread.
-        let spread = if older.len() < NEWEST { before } else { spread };
-        let far = (DRIFT_SHARE * before).max(DRIFT_DEVIATIONS * SIGMA_OF_MAD * spread);
-        one_side && (after - before).abs() > far
+        // One or two samples have no meaningful deviation.
+        let deviation = if older.len() < NEWEST { before } else { deviation };
+        let least = (DRIFT_SHARE * before).max(DRIFT_DEVIATIONS * SIGMA_OF_MAD * deviation);
+        one_side && (after - before).abs() > least
     }
 
     /// Forgets all but the newest samples.
@@ -351,7 +370,7 @@ mod tests {
         let mut wild = of(&[6.6e6]);
         wild.add(Sample { cold: true, ..warm(3e3) });
         assert_eq!(both(&wild), [Some(3e3); 2]);
-        assert!(wild.least().is_some_and(|estimate| estimate.spread <= 4.0));
+        assert!(wild.least().is_some_and(|estimate| estimate.uncertainty <= 4.0));
         // The least sample is remembered longer than the recent samples.
         let mut longer = of(&[90.0]);
         (0..20).for_each(|_| assert!(longer.add(warm(95.0))));

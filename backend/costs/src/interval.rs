@@ -1,4 +1,4 @@
-//! Prediction interval of a run's time, from the spreads of its nodes' costs.
+//! Prediction interval of a run's time, from the uncertainties of its nodes' costs.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ const TOGETHER: f64 = 1.25;
 /// Returns the 90 % prediction interval, in seconds, of a run with the predicted time `makespan`.
 ///
 /// Each entry of `costs` has three parts: a group that shares its errors, such as the device and a node's family
-/// ([`NodeSpec::family`](anabranch_kernels::op::NodeSpec::family)); seconds; and the spread of these seconds
-/// ([`NodeCost::spread`](super::NodeCost::spread)). `foreign` is the number of seconds that were not measured on the
-/// program's own nodes.
+/// ([`NodeSpec::family`](anabranch_kernels::op::NodeSpec::family)); seconds; and the uncertainty of these seconds
+/// ([`NodeCost::uncertainty`](super::NodeCost::uncertainty)). `foreign` is the number of seconds that were not measured
+/// on the program's own nodes.
 ///
 /// Costs of one group err together, so that their deviations add up. Groups err independently, so that the squares of
-/// their deviations add up. Returns `None` if a spread is unknown. O(n log n).
+/// their deviations add up. Returns `None` if an uncertainty is unknown. O(n log n).
 pub fn interval<G: Ord>(
     makespan: f64,
     costs: impl IntoIterator<Item = (G, f64, Option<f64>)>,
@@ -24,9 +24,9 @@ pub fn interval<G: Ord>(
 ) -> Option<(f64, f64)> {
     let mut groups: BTreeMap<G, [f64; 2]> = BTreeMap::new();
     let mut all = 0.0;
-    let deviations = |seconds: f64, spread: f64| [seconds - seconds / spread, seconds * spread - seconds];
-    for (group, seconds, spread) in costs {
-        let own = deviations(seconds, spread?);
+    let deviations = |seconds: f64, factor: f64| [seconds - seconds / factor, seconds * factor - seconds];
+    for (group, seconds, uncertainty) in costs {
+        let own = deviations(seconds, uncertainty?);
         groups.entry(group).or_default().iter_mut().zip(own).for_each(|(sum, own)| *sum += own);
         all += seconds;
     }

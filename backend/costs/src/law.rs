@@ -17,7 +17,7 @@ const MOST: usize = 48;
 const REACH: f64 = 16.0;
 
 /// Greater logarithmic errors weigh less, and none counts more than three times this.
-const FAR: f64 = 0.5;
+const LARGE: f64 = 0.5;
 
 /// Steps of the fit. Each step is a problem of a few unknowns.
 const STEPS: usize = 25;
@@ -90,10 +90,10 @@ impl Law {
     pub(super) fn predict(&self, amounts: &[f64]) -> Option<(f64, f64)> {
         let reached =
             amounts.len() == self.most.len() && amounts.iter().zip(&self.most).all(|(a, most)| *a <= REACH * most);
-        let (deviation, spread) = self.residuals.at(amounts);
+        let (deviation, uncertainty) = self.residuals.at(amounts);
         let seconds = at(&self.coefficients, amounts) * deviation.exp();
-        let spread = spread.hypot(self.scatter).hypot(CONTEXT).hypot((COLD_CODE / seconds).ln_1p());
-        reached.then(|| (seconds, spread.exp()))
+        let uncertainty = uncertainty.hypot(self.scatter).hypot(CONTEXT).hypot((COLD_CODE / seconds).ln_1p());
+        reached.then(|| (seconds, uncertainty.exp()))
     }
 }
 
@@ -124,8 +124,8 @@ fn fit(points: &[Point], most: &[f64]) -> Vec<f64> {
         for (row, (_, seconds)) in rows.iter().zip(points) {
             let law: f64 = row.iter().zip(&unknowns).map(|(x, c)| x * c).sum();
             let around = if step == 0 || law <= 0.0 { *seconds } else { law };
-            let error = (seconds / around).ln().clamp(-3.0 * FAR, 3.0 * FAR);
-            let weight = (FAR / error.abs()).min(1.0);
+            let error = (seconds / around).ln().clamp(-3.0 * LARGE, 3.0 * LARGE);
+            let weight = (LARGE / error.abs()).min(1.0);
             equations.add(&row.iter().map(|x| x / around).collect::<Vec<_>>(), 1.0 + error, weight);
         }
         unknowns = equations.solve(unknowns);
@@ -188,12 +188,12 @@ mod tests {
     fn a_law_is_found_and_reaches_beyond_what_was_measured() {
         let law = Law::of(sound(), 0.0).expect("a law");
         for (amounts, want) in [([5e4, 2e4], 131e-6), ([1e7, 1e5], 10_401e-6), ([100.0, 100.0], 1.5e-6)] {
-            let (seconds, spread) = law.predict(&amounts).expect("within reach");
+            let (seconds, uncertainty) = law.predict(&amounts).expect("within reach");
             assert!((seconds / want - 1.0).abs() < 0.02, "{seconds} for {want}");
-            assert!((1.0..1.25).contains(&spread), "{spread}");
+            assert!((1.0..1.25).contains(&uncertainty), "{uncertainty}");
         }
-        let (_, spread) = Law::of(sound(), 0.5).and_then(|law| law.predict(&[5e4, 2e4])).expect("a law");
-        assert!((0.5..0.54).contains(&spread.ln()), "runs differ: {spread}");
+        let (_, uncertainty) = Law::of(sound(), 0.5).and_then(|law| law.predict(&[5e4, 2e4])).expect("a law");
+        assert!((0.5..0.54).contains(&uncertainty.ln()), "runs differ: {uncertainty}");
         assert!(law.predict(&[1e9, 1e5]).is_none(), "too far beyond");
         assert!(law.predict(&[1e3]).is_none(), "of another family");
     }
@@ -203,9 +203,9 @@ mod tests {
         let mut points = sound();
         points[4].1 *= 50.0;
         let law = Law::of(points, 0.0).expect("a law");
-        let (seconds, spread) = law.predict(&[1e6, 2e4]).expect("within reach");
+        let (seconds, uncertainty) = law.predict(&[1e6, 2e4]).expect("within reach");
         assert!((seconds / 1081e-6 - 1.0).abs() < 0.3, "{seconds}");
-        assert!(spread > 1.2, "{spread}");
+        assert!(uncertainty > 1.2, "{uncertainty}");
     }
 
     #[test]

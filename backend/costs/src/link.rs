@@ -6,8 +6,8 @@ use anabranch_placement_core::cost::TransferCurve;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Spread of transfers over a link without measurements.
-const UNKNOWN_SPREAD: f64 = 2.0;
+/// Uncertainty of transfers over a link without measurements.
+const UNKNOWN_UNCERTAINTY: f64 = 2.0;
 
 /// Most sizes for which one link keeps samples.
 const SIZES: usize = 64;
@@ -37,6 +37,11 @@ impl LinkCosts {
     /// Creates a link without measured transfers.
     pub fn affine(latency: f64, rate: f64) -> Self {
         Self { latency, rate, sizes: BTreeMap::new(), streamed: BTreeMap::new(), reads: BTreeMap::new() }
+    }
+
+    /// Returns an assumed link: a message and cache misses between CPU devices, else a bus of 10 GB/s.
+    pub fn assumed(between_cpus: bool) -> Self {
+        if between_cpus { Self::affine(5e-6, 4e10) } else { Self::affine(3e-5, 1e10) }
     }
 
     /// Returns the affine law: seconds before the first byte, and bytes per second.
@@ -78,9 +83,10 @@ impl LinkCosts {
     }
 
     /// Returns the factor within which 90 % of transfers of `bytes` bytes lie, as measured at the nearest size.
-    pub fn spread(&self, bytes: u64) -> f64 {
+    pub fn uncertainty(&self, bytes: u64) -> f64 {
         let nearest = self.sizes.iter().min_by_key(|(size, _)| size.abs_diff(bytes));
-        nearest.and_then(|(_, history)| history.undisturbed()).map_or(UNKNOWN_SPREAD, |estimate| estimate.spread)
+        let nearest = nearest.and_then(|(_, history)| history.undisturbed());
+        nearest.map_or(UNKNOWN_UNCERTAINTY, |estimate| estimate.uncertainty)
     }
 
     fn through(&self, sizes: &BTreeMap<u64, History>) -> TransferCurve {
@@ -108,7 +114,7 @@ impl LinkCosts {
 
 /// Bytes and seconds of the measured transfers.
 fn points(sizes: &BTreeMap<u64, History>) -> impl Iterator<Item = (u64, f64)> {
-    let point = |(bytes, history): (&u64, &History)| Some((*bytes, history.undisturbed()?.nanoseconds * 1e-9));
+    let point = |(bytes, history): (&u64, &History)| Some((*bytes, history.undisturbed()?.seconds()));
     sizes.iter().filter_map(point)
 }
 

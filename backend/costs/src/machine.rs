@@ -51,9 +51,9 @@ pub struct DeviceCosts {
     /// For GPUs: time from the submission until an idle device starts.
     #[serde(default, skip_serializing_if = "History::is_empty")]
     pub dispatch: History,
-    /// For CPUs: extra time per MiB of constants that come from outside the cores' own caches.
-    #[serde(default, skip_serializing_if = "History::is_empty")]
-    pub far: History,
+    /// For CPUs: extra time per MiB of constants that are not in the cores' own caches.
+    #[serde(default, rename = "far", skip_serializing_if = "History::is_empty")]
+    pub misses: History,
 }
 
 /// A device's rates as measured by calibration: the parameters of a roofline (Williams 2009).
@@ -128,7 +128,7 @@ impl RunCosts {
 
 impl Slowdown {
     /// Largest plausible ratio: greater ratios have another cause.
-    const MOST: f64 = 8.0;
+    pub(super) const MOST: f64 = 8.0;
 
     /// Adds a ratio. A ratio outside 1 to 8 is clamped; infinite and NaN ratios are ignored.
     pub fn add(&mut self, ratio: f64) {
@@ -178,10 +178,10 @@ impl MachineCosts {
         self.slowdowns.get(&Self::slowdown_key(device, other)).map_or(1.0, Slowdown::ratio)
     }
 
-    /// Returns the extra seconds per byte of constants outside the device's own cache; 0 if it was not measured.
-    pub fn far(&self, device: &str) -> f64 {
-        let far = self.devices.get(device).and_then(|costs| costs.far.undisturbed());
-        far.map_or(0.0, |estimate| estimate.nanoseconds * 1e-9 / f64::from(1 << 20))
+    /// Returns the extra seconds per byte of constants that are not in the device's own cache; 0 if it was not measured.
+    pub fn misses(&self, device: &str) -> f64 {
+        let misses = self.devices.get(device).and_then(|costs| costs.misses.undisturbed());
+        misses.map_or(0.0, |estimate| estimate.seconds() / f64::from(1 << 20))
     }
 
     /// Returns the key of a slowdown.
@@ -237,7 +237,7 @@ impl MachineCosts {
             sizes.retain(|_, history| keep(history.is_sane()));
         }
         let devices =
-            self.devices.values_mut().flat_map(|costs| [&mut costs.encode, &mut costs.dispatch, &mut costs.far]);
+            self.devices.values_mut().flat_map(|costs| [&mut costs.encode, &mut costs.dispatch, &mut costs.misses]);
         let runs = self.runs.values_mut().flat_map(RunCosts::histories);
         for history in devices.chain(runs).filter(|history| !history.is_empty()) {
             if !keep(history.is_sane()) {
@@ -251,7 +251,7 @@ impl MachineCosts {
     /// Returns the rates and the extra time of constants only, which show the devices that were calibrated.
     pub fn rates_only(&self) -> Self {
         let rates = |(key, costs): (&String, &DeviceCosts)| {
-            (key.clone(), DeviceCosts { rates: costs.rates, far: costs.far.clone(), ..DeviceCosts::default() })
+            (key.clone(), DeviceCosts { rates: costs.rates, misses: costs.misses.clone(), ..DeviceCosts::default() })
         };
         Self { devices: self.devices.iter().map(rates).collect(), ..Self::default() }
     }
@@ -263,7 +263,7 @@ impl MachineCosts {
             ours.rates = ours.rates.or(theirs.rates);
             ours.encode.merge(&theirs.encode);
             ours.dispatch.merge(&theirs.dispatch);
-            ours.far.merge(&theirs.far);
+            ours.misses.merge(&theirs.misses);
             for (node, costs) in &theirs.nodes {
                 match ours.nodes.entry(node.clone()) {
                     Entry::Vacant(place) => drop(place.insert(Arc::clone(costs))),

@@ -102,7 +102,7 @@ impl Since for DeviceCosts {
             nodes: self.nodes.since(&before.nodes).unwrap_or_default(),
             encode: self.encode.since(&before.encode).unwrap_or_default(),
             dispatch: self.dispatch.since(&before.dispatch).unwrap_or_default(),
-            far: self.far.since(&before.far).unwrap_or_default(),
+            misses: self.misses.since(&before.misses).unwrap_or_default(),
         };
         (new != Self::default()).then_some(new)
     }

@@ -52,10 +52,10 @@ const STREAMED: [usize; 3] = [1 << 20, 1 << 21, 1 << 22];
 const READ: [usize; 4] = [1 << 10, 1 << 14, 1 << 18, 1 << 20];
 
 /// Size of the weights that exceed a device's cache, as a multiple of the cache.
-const FAR: u64 = 4;
+const UNCACHED: u64 = 4;
 
 /// Number of comparisons of weights inside and outside the cache before they count as equally fast.
-const FAR_TRIES: usize = 3;
+const MISS_TRIES: usize = 3;
 
 /// Extra seconds per MiB of weights if no difference was measured: too few to change a plan, but more than 0, which
 /// means unmeasured.
@@ -262,7 +262,7 @@ impl<'a> Calibrator<'a> {
 
     /// Measures the rates of a device, and the affine law of its links.
     fn learn_rates(&self, device: DeviceId, known: &mut MachineCosts) -> Result<(), CalibrationError> {
-        self.learn_far(device, known)?;
+        self.learn_misses(device, known)?;
         let mut trials = Vec::new();
         for probe in Probe::ALL {
             let trial = self.run(probe.program(), &|_| device, false)?;
@@ -284,16 +284,16 @@ impl<'a> Calibrator<'a> {
         Ok(())
     }
 
-    /// Measures the extra time of constants outside a CPU device's own cache.
+    /// Measures the extra time of constants that are not in a CPU device's own cache.
     ///
     /// Runs products of a row with weights that the cache holds, then with more weights. This comes first, because
     /// other measurements subtract it. Caches too small to hold useful weights are skipped, as are teams whose caches
     /// together are more than the probe can fill. A busy machine can hide the difference; the probe then runs again. At
     /// last [`NO_LONGER`] is recorded, so that the next session does not measure and plan again.
-    fn learn_far(&self, device: DeviceId, known: &mut MachineCosts) -> Result<(), CalibrationError> {
+    fn learn_misses(&self, device: DeviceId, known: &mut MachineCosts) -> Result<(), CalibrationError> {
         let target = &self.devices[device.index()];
         let threads = target.threads.max(1) as u64;
-        let Some(matrices) = far_matrices(target.cache, threads).filter(|_| target.kind == DeviceKind::Cpu) else {
+        let Some(matrices) = uncached_matrices(target.cache, threads).filter(|_| target.kind == DeviceKind::Cpu) else {
             return Ok(());
         };
         let products = 2 * matrices;
@@ -301,9 +301,9 @@ impl<'a> Calibrator<'a> {
             let trial = self.run(rows(products, matrices, threads), &|_| device, false)?;
             Ok::<_, CalibrationError>(trial.usual_node(device))
         };
-        let longer = positive_of(FAR_TRIES, || Ok::<_, CalibrationError>(usual(matrices)? - usual(1)?))?;
+        let longer = positive_of(MISS_TRIES, || Ok::<_, CalibrationError>(usual(matrices)? - usual(1)?))?;
         let seconds = (longer * f64::from(1 << 20) / (ROW_WEIGHTS * threads) as f64).max(NO_LONGER);
-        known.devices.entry(target.key.clone()).or_default().far.add(sample(seconds, false));
+        known.devices.entry(target.key.clone()).or_default().misses.add(sample(seconds, false));
         Ok(())
     }
 
@@ -451,11 +451,11 @@ pub fn calibrate(inventory: &Inventory, known: &mut MachineCosts) -> Result<(), 
     let unknown = |device: &MachineDevice| known.devices.get(&device.key).is_none_or(|costs| costs.rates.is_none());
     let fresh: Vec<bool> = bench.devices.iter().map(unknown).collect();
     for index in (0..fresh.len()).filter(|index| bench.has_room(*index)) {
-        let far = known.devices.get(&bench.devices[index].key).is_none_or(|costs| costs.far.is_empty());
-        match (fresh[index], far) {
+        let unmeasured = known.devices.get(&bench.devices[index].key).is_none_or(|costs| costs.misses.is_empty());
+        match (fresh[index], unmeasured) {
             (true, _) => bench.learn_rates(DeviceId(index as u32), known)?,
             // The rates come from a store of an older version.
-            (false, true) => bench.learn_far(DeviceId(index as u32), known)?,
+            (false, true) => bench.learn_misses(DeviceId(index as u32), known)?,
             (false, false) => {}
         }
     }
@@ -489,9 +489,9 @@ fn positive_of<E>(tries: usize, mut difference: impl FnMut() -> Result<f64, E>) 
 ///
 /// `None` if a cache is too small to hold one matrix, or if the matrices would fill more than half of the memory of
 /// calibration (kernels also keep packed copies).
-fn far_matrices(cache: u64, threads: u64) -> Option<u64> {
+fn uncached_matrices(cache: u64, threads: u64) -> Option<u64> {
     let most = Calibrator::ROOM / 2 / threads;
-    let matrices = FAR.saturating_mul(cache).min(most) / ROW_WEIGHTS;
+    let matrices = UNCACHED.saturating_mul(cache).min(most) / ROW_WEIGHTS;
     (cache >= 2 * ROW_WEIGHTS && matrices * ROW_WEIGHTS >= cache.saturating_mul(2)).then_some(matrices)
 }
 
@@ -564,24 +564,24 @@ mod tests {
     fn a_difference_that_noise_hid_is_measured_again_and_one_that_is_none_is_kept() {
         let after = |differences: [f64; 3]| {
             let mut left = differences.into_iter();
-            let measured = positive_of(FAR_TRIES, || left.next().ok_or("one too many")).expect("three are enough");
+            let measured = positive_of(MISS_TRIES, || left.next().ok_or("one too many")).expect("three are enough");
             (measured, left.count())
         };
         assert_eq!(after([-2.0, 3.0, 5.0]), (3.0, 1));
         assert_eq!(after([-2.0, 0.0, -5.0]), (-5.0, 0));
         let mut costs = MachineCosts::default();
-        let far = &mut costs.devices.entry("cpu".to_owned()).or_default().far;
-        assert!(far.add(sample(NO_LONGER, false)), "it is not measured in each session");
-        assert!(costs.far("cpu") < 1e-14, "and changes no plan");
+        let misses = &mut costs.devices.entry("cpu".to_owned()).or_default().misses;
+        assert!(misses.add(sample(NO_LONGER, false)), "it is not measured in each session");
+        assert!(costs.misses("cpu") < 1e-14, "and changes no plan");
     }
 
     #[test]
-    fn far_weights_are_more_than_caches_hold_and_fit_the_room() {
-        assert_eq!(far_matrices(256 << 10, 1), None, "none would be near");
-        assert_eq!(far_matrices(512 << 10, 1), Some(8));
-        assert_eq!(far_matrices(2 << 20, 1), Some(32));
-        assert_eq!(far_matrices(2 << 20, 32), Some(16), "half of the room, still twice what caches hold");
-        assert_eq!(far_matrices(2 << 20, 64), None, "no longer");
-        assert_eq!(far_matrices(u64::MAX, 1), None);
+    fn uncached_weights_are_more_than_caches_hold_and_fit_the_memory() {
+        assert_eq!(uncached_matrices(256 << 10, 1), None, "none would be in cache");
+        assert_eq!(uncached_matrices(512 << 10, 1), Some(8));
+        assert_eq!(uncached_matrices(2 << 20, 1), Some(32));
+        assert_eq!(uncached_matrices(2 << 20, 32), Some(16), "half of the memory, still twice what caches hold");
+        assert_eq!(uncached_matrices(2 << 20, 64), None, "no longer");
+        assert_eq!(uncached_matrices(u64::MAX, 1), None);
     }
 }

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 /// Time of a node.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct NodeTime {
+pub(super) struct NodeTiming {
     pub(super) node: NodeId,
     pub(super) device: DeviceId,
     /// Seconds.
@@ -27,7 +27,7 @@ pub(super) struct NodeTime {
 /// All times of a run, in seconds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Observed {
-    pub(super) nodes: Vec<NodeTime>,
+    pub(super) nodes: Vec<NodeTiming>,
     /// Times of transfers that were not streamed.
     ///
     /// Each starts when the value exists and the link and its GPU are free. It ends when everything has arrived or, if
@@ -93,7 +93,7 @@ pub(super) fn observe(program: &Program, plan: &Plan, run: &RunOutput) -> Observ
 }
 
 impl Events<'_> {
-    fn node_times(&self) -> Vec<NodeTime> {
+    fn node_times(&self) -> Vec<NodeTiming> {
         let count = self.plan.devices().len();
         let mut busy: Vec<Vec<(u64, u64)>> = vec![Vec::new(); count];
         for (node, event) in &self.nodes {
@@ -106,7 +106,7 @@ impl Events<'_> {
                 true => 0.0,
                 false => overlap(&busy[other], (event.start, event.end)),
             };
-            NodeTime {
+            NodeTiming {
                 node: *node,
                 device,
                 seconds: seconds(event.busy()),

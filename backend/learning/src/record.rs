@@ -1,12 +1,12 @@
 //! Adds a profiled run to the cost store: times of nodes and transfers, overheads, and slowdowns of devices by each
 //! other.
 
-use super::observation::{NodeTime, Observed, observe};
-use anabranch_costs::{MachineCosts, Sample};
+use super::observation::{NodeTiming, Observed, observe};
+use anabranch_costs::{MachineCosts, NodeTime, Sample};
 use anabranch_execute::RunOutput;
 use anabranch_ir::program::Program;
 use anabranch_plan::Plan;
-use anabranch_planning::{Constants, MachineDevice, first_reads, link, read_seconds, threads, with_far, without_far};
+use anabranch_planning::{MachineDevice, NodeTimes, link, threads};
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -15,9 +15,6 @@ const BESIDE: f64 = 0.7;
 
 /// A node ran alone if no other device was working for more than this share of the node's time.
 const ALONE: f64 = 0.1;
-
-/// Largest share of a node's time that counts as reads from another device's cache.
-const MOST_READ: f64 = 0.8;
 
 /// Fewest samples of a node's time that may reveal a slowdown.
 const KNOWN: u64 = 3;
@@ -58,13 +55,12 @@ pub fn record(known: &mut MachineCosts, profiled: ProfiledRun<'_>) -> Learned {
     if profiled.run.events.is_empty() {
         return learned;
     }
-    let mut observed = observe(profiled.program, profiled.plan, profiled.run);
-    discount_reads(known, &mut observed, profiled);
-    let far = Far::of(known, profiled);
+    let observed = observe(profiled.program, profiled.plan, profiled.run);
+    let times = NodeTimes::of(profiled.program, profiled.plan, profiled.devices, known);
     if !profiled.cold {
-        record_slowdowns(known, &observed, &far, profiled);
+        record_slowdowns(known, &observed, &times, profiled);
     }
-    record_nodes(known, &observed, &far, profiled, &mut learned);
+    record_nodes(known, &observed, &times, profiled, &mut learned);
     record_transfers(known, &observed, profiled, &mut learned);
     record_run(known, &observed, profiled);
     learned
@@ -82,57 +78,23 @@ pub(super) fn sample(seconds: f64, cold: bool) -> Sample {
     Sample { nanoseconds: seconds * 1e9, cold, at }
 }
 
-/// Subtracts from the nodes' times the reads of data that another CPU device has just written.
-///
-/// Never subtracts most of a time: a kernel may have hidden the reads behind its arithmetic.
-fn discount_reads(known: &MachineCosts, observed: &mut Observed, profiled: ProfiledRun<'_>) {
-    let reads = first_reads(profiled.program, profiled.plan);
-    for node in &mut observed.nodes {
-        if let Some(reads) = reads.get(&node.node) {
-            let reading = read_seconds(known, profiled.devices, node.device, reads);
-            node.seconds -= reading.min(node.seconds * MOST_READ);
-        }
-    }
-}
-
-/// Extra time of constants from outside the cores' own caches.
-struct Far {
-    constants: Constants,
-    /// Extra seconds per byte, indexed by device.
-    seconds: Vec<f64>,
-}
-
-impl Far {
-    fn of(known: &MachineCosts, profiled: ProfiledRun<'_>) -> Self {
-        let constants = Constants::of(profiled.program);
-        let seconds = constants.placed(profiled.devices, known, |node| profiled.plan.device_of(node));
-        Self { constants, seconds }
-    }
-
-    fn of_node(&self, node: &NodeTime) -> f64 {
-        self.constants.seconds(node.node, self.seconds[node.device.index()])
-    }
-}
-
-/// Returns a node's time without its slowdown by other devices.
-fn alone(known: &MachineCosts, node: &NodeTime, devices: &[MachineDevice]) -> f64 {
-    let kept = node.beside.iter().zip(devices).filter(|(share, _)| **share > 0.0).map(|(share, other)| {
-        let slowdown = known.slowdown(&devices[node.device.index()].key, &other.key);
-        1.0 - share + share / slowdown
-    });
-    node.seconds * kept.product::<f64>()
+/// Adds the devices that were working next to a node to its time.
+fn beside(time: NodeTime, known: &MachineCosts, node: &NodeTiming, devices: &[MachineDevice]) -> NodeTime {
+    let own = &devices[node.device.index()].key;
+    let others = node.beside.iter().zip(devices).filter(|(share, _)| **share > 0.0);
+    others.fold(time, |time, (share, other)| time.beside(*share, known.slowdown(own, &other.key)))
 }
 
 fn record_nodes(
     known: &mut MachineCosts,
     observed: &Observed,
-    far: &Far,
+    times: &NodeTimes,
     profiled: ProfiledRun<'_>,
     learned: &mut Learned,
 ) {
     for node in observed.nodes.iter().filter(|node| !node.streamed) {
-        let near = without_far(alone(known, node, profiled.devices), far.of_node(node));
-        let sample = profiled.sample(near);
+        let time = beside(times.at(node.node, node.device), known, node, profiled.devices);
+        let sample = profiled.sample(time.remove(node.seconds));
         let key = &profiled.devices[node.device.index()].key;
         match known.record(key, &profiled.program.node(node.node).spec, sample) {
             true => learned.nodes += 1,
@@ -186,7 +148,7 @@ fn record_run(known: &mut MachineCosts, observed: &Observed, profiled: ProfiledR
 ///
 /// A slowdown of all nodes is not caused by the other device. Times are added up, because devices that share a core
 /// take turns: a few nodes then wait long, and most not at all.
-fn record_slowdowns(known: &mut MachineCosts, observed: &Observed, far: &Far, profiled: ProfiledRun<'_>) {
+fn record_slowdowns(known: &mut MachineCosts, observed: &Observed, times: &NodeTimes, profiled: ProfiledRun<'_>) {
     let mut sums: BTreeMap<Option<(usize, usize)>, (f64, f64)> = BTreeMap::new();
     for node in observed.nodes.iter().filter(|node| !node.streamed) {
         let device = node.device.index();
@@ -202,7 +164,7 @@ fn record_slowdowns(known: &mut MachineCosts, observed: &Observed, far: &Far, pr
         };
         let (measured, expected) = sums.entry(company).or_default();
         *measured += node.seconds;
-        *expected += with_far(estimate.nanoseconds * 1e-9, far.of_node(node));
+        *expected += times.at(node.node, node.device).apply(estimate.seconds());
     }
     let usual = sums.get(&None).map_or(1.0, |(measured, expected)| measured / expected);
     for (pair, (measured, expected)) in sums {
@@ -215,4 +177,66 @@ fn record_slowdowns(known: &mut MachineCosts, observed: &Observed, far: &Far, pr
 /// Median; 0 without values, which no history accepts.
 fn middle(values: &[f64]) -> f64 {
     anabranch_costs::median(values).unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anabranch_costs::LinkCosts;
+    use anabranch_execute::{Activity, Event, Lane};
+    use anabranch_ir::program::NodeId;
+    use anabranch_plan::test_programs::{Maker, PlacedProgram, add, cpu_device, relu};
+    use anabranch_plan::{PlanOptions, StreamMode};
+    use std::time::Duration;
+
+    /// Weights of 1 KiB take 1 µs longer out of cache, reads of 1 KiB take 4 µs, and the second core takes 1.5 times as
+    /// long while the first is at work.
+    fn known() -> MachineCosts {
+        let mut known = MachineCosts::default();
+        for (from, to) in [("cpu0", "cpu1"), ("cpu1", "cpu0")] {
+            assert!(known.devices.entry(from.into()).or_default().misses.add(sample(1.024e-3, false)));
+            let mut link = LinkCosts::affine(1e-6, 1e10);
+            assert!(link.record_read(1024, sample(4e-6, false)));
+            known.links.insert(MachineCosts::link_key(from, to), link);
+        }
+        known.slowdowns.entry(MachineCosts::slowdown_key("cpu1", "cpu0")).or_default().add(1.5);
+        known
+    }
+
+    #[test]
+    fn what_the_places_of_nodes_add_is_not_learnt_as_time_of_their_kernels() {
+        let mut maker = Maker::new();
+        let (x, large) = (maker.input(&[256]), maker.input(&[4096]));
+        let weights = [1.0, 2.0, 3.0].map(|sign| maker.constant(&[256], |at| sign * at as f32));
+        let chain = weights.iter().fold(x, |last, weights| maker.node(add(), &[last, *weights], &[256]));
+        let beside = maker.node(relu(), &[large], &[4096]);
+        let placed = PlacedProgram::new(maker.finish(&[chain, beside]), &["cpu", "cpu"], &[0, 1, 0, 0]);
+        let plan = placed.plan(&PlanOptions::default().with_streaming(StreamMode::Off)).expect("a plan");
+        let devices = ["cpu0", "cpu1"].map(|name| MachineDevice { cache: 64, threads: 1, ..cpu_device(name) });
+        // The kernels take 10 and 40 µs. The second node runs next to the last.
+        let spans = [(0, 11_000), (11_000, 33_500), (51_000, 66_000), (11_000, 51_000)];
+        let event = |(node, (start, end)): (u32, (u64, u64))| {
+            let lane = Lane::Device(plan.device_of(NodeId(node)));
+            Event { what: Activity::Node(NodeId(node)), lane, ready: start, start, end, waited: 0, bytes: 0 }
+        };
+        let run = RunOutput {
+            events: (0u32..).zip(spans).map(event).collect(),
+            makespan: Duration::from_nanos(66_000),
+            ..RunOutput::default()
+        };
+        let program = &placed.program;
+        let mut known = known();
+        for _ in 0..KNOWN + 2 {
+            let profiled =
+                ProfiledRun { program, plan: &plan, run: &run, cold: false, streams_alone: false, devices: &devices };
+            let learned = record(&mut known, profiled);
+            assert_eq!((learned.nodes, learned.refused), (4, 0));
+        }
+        for (device, node, nanoseconds) in [("cpu0", 0, 10e3), ("cpu1", 1, 10e3), ("cpu0", 2, 10e3), ("cpu0", 3, 40e3)] {
+            let history = known.node(device, &program.node(NodeId(node)).spec.key()).expect("recorded");
+            let found = history.median().expect("samples");
+            assert!((found - nanoseconds).abs() < 1.0, "{device}, node {node}: {found} ns");
+        }
+        assert!((known.slowdown("cpu1", "cpu0") - 1.5).abs() < 1e-4, "{:?}", known.slowdowns);
+    }
 }

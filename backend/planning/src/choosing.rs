@@ -5,11 +5,11 @@
 //! - the best placement that the search saw;
 //! - placements of strategies that differ from it;
 //! - placements of programs whose streaming blocks were formed first;
-//! - one placement that spreads constants over the caches of several CPU devices.
+//! - one placement that divides constants among the caches of several CPU devices.
 
 use super::blocks::BlockPlanner;
+use super::constants::divided;
 use super::error::PlanningError;
-use super::far::spread;
 use super::fitting::{Planner, still_wanted};
 use super::placing::Placing;
 use super::planned::Planned;
@@ -29,8 +29,8 @@ const MOST: usize = 8;
 /// Most nodes of all candidate plans together, beyond the first plan: planning takes some ten microseconds per node.
 const NODES: usize = 20_000;
 
-/// Reason for placements by [`spread`].
-const SPREAD: Reason =
+/// Reason for placements by [`divided`].
+const DIVIDED: Reason =
     Reason::Rule("the caches of this device's cores hold its constants, with those of the other nodes here");
 
 /// A placement is planned only if its simulated makespan is at most this multiple of the best forecast: streams gain
@@ -90,12 +90,12 @@ impl Planner<'_> {
             }
         }
         let is_there = |device| !self.machine.lost.contains(&device);
-        let spread = || spread(&self.lowered.program, &self.machine.devices, &self.machine.costs, is_there);
-        if let Some(assignment) = (most > 1).then(spread).flatten() {
+        let divided = || divided(&self.lowered.program, &self.machine.devices, &self.machine.costs, is_there);
+        if let Some(assignment) = (most > 1).then(divided).flatten() {
             // No strategy sees the content of caches: it is not a cost of a single node.
-            let reasons = vec![SPREAD; assignment.len()];
+            let reasons = vec![DIVIDED; assignment.len()];
             let request = PlacementRequest::searched(assignment, reasons, choice.order);
-            contest.enter("spread constants", self.once(&placing, &request, &choice.plan))?;
+            contest.enter("divided constants", self.once(&placing, &request, &choice.plan))?;
         }
         contest.winner()
     }
@@ -323,7 +323,7 @@ mod tests {
         }
     }
 
-    /// Candidates come from a strategy, from the search, with blocks formed first, or with constants spread.
+    /// Candidates come from a strategy, from the search, with blocks formed first, or with constants divided among caches.
     #[test]
     fn nodes_that_are_placed_automatically_keep_their_reasons() {
         for streaming in [StreamMode::Auto, StreamMode::Off] {

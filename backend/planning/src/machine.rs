@@ -169,12 +169,12 @@ impl Machine {
 
 /// Seconds of a history of submissions or wake-ups; 0 without samples.
 fn seconds(history: &History) -> f64 {
-    history.undisturbed().map_or(0.0, |estimate| estimate.nanoseconds * 1e-9)
+    history.undisturbed().map_or(0.0, |estimate| estimate.seconds())
 }
 
 /// Least seconds of a history of overheads; 0 without samples.
 pub(super) fn least_seconds(history: &History) -> f64 {
-    history.least().map_or(0.0, |estimate| estimate.nanoseconds * 1e-9)
+    history.least().map_or(0.0, |estimate| estimate.seconds())
 }
 
 /// Returns the devices of an inventory as placement sees them.
@@ -208,12 +208,9 @@ pub fn compute_devices(inventory: &Inventory) -> Vec<ComputeDevice> {
     inventory.devices().map(device).collect()
 }
 
-/// Returns the measured link between two devices; else an assumed link: only a message and cache misses between CPU
-/// devices, else a bus of 10 GB/s.
+/// Returns the measured link between two devices, or else [`LinkCosts::assumed`].
 pub fn link(known: &MachineCosts, from: &MachineDevice, to: &MachineDevice) -> LinkCosts {
-    let assumed = || match (from.kind, to.kind) {
-        (DeviceKind::Cpu, DeviceKind::Cpu) => LinkCosts::affine(5e-6, 4e10),
-        _ => LinkCosts::affine(3e-5, 1e10),
-    };
-    known.links.get(&MachineCosts::link_key(&from.key, &to.key)).cloned().unwrap_or_else(assumed)
+    let measured = known.links.get(&MachineCosts::link_key(&from.key, &to.key)).cloned();
+    let between_cpus = [from, to].iter().all(|end| end.kind == DeviceKind::Cpu);
+    measured.unwrap_or_else(|| LinkCosts::assumed(between_cpus))
 }

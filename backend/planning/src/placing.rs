@@ -2,8 +2,8 @@
 
 use super::constraints::Constraints;
 use super::error::PlanningError;
-use super::far::{Constants, with_far};
 use super::machine::Machine;
+use super::node_times::NodeTimes;
 use super::request::PlacementRequest;
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_costs::NodeCost;
@@ -67,9 +67,8 @@ pub struct Placing<'a> {
     machine: &'a Machine,
     tasks: ProgramTasks,
     costs: Vec<Vec<Option<NodeCost>>>,
-    constants: Constants,
-    /// Extra time per byte of constants, by device, if all nodes are there; included in the costs.
-    far: Vec<f64>,
+    /// What the costs contain beyond the times of kernels.
+    times: NodeTimes,
     curves: Vec<Vec<TransferCurve>>,
     intervals: Vec<f64>,
 }
@@ -100,8 +99,7 @@ impl<'a> Placing<'a> {
             .map_err(PlanningError::infeasible)?;
         let ids = (0..devices.len() as u32).map(DeviceId);
         let predictors: Vec<_> = devices.iter().map(|device| machine.predictor(device)).collect();
-        let constants = Constants::of(program);
-        let far = constants.alone(devices, &machine.costs);
+        let times = NodeTimes::unplaced(program, devices, &machine.costs);
         let costs = program
             .node_ids()
             .map(|id| (id, program.node(id), allowed[id.index()]))
@@ -110,23 +108,22 @@ impl<'a> Placing<'a> {
                 let cost = |at: DeviceId| {
                     let device = &devices[at.index()];
                     let cost = predictors[at.index()].predict(&node.spec).times(device.times);
-                    let cost = constants.near(id, cost, machine.costs.far(&device.key) * device.times);
-                    let far = constants.of_cost(id, &cost, far[at.index()]);
-                    NodeCost { seconds: with_far(cost.seconds, far), ..cost }
+                    let cost = times.kernel(id, at, cost);
+                    NodeCost { seconds: times.alone(id, at).apply(cost.seconds), ..cost }
                 };
                 ids.clone().map(|at| runs(at).then(|| cost(at))).collect()
             })
             .collect();
         let curves = ids.clone().map(|from| ids.clone().map(|to| machine.crossing(from, to)).collect()).collect();
         let intervals = ids.map(|device| machine.encode(device)).collect();
-        Ok(Self { program, machine, tasks, costs, constants, far, curves, intervals })
+        Ok(Self { program, machine, tasks, costs, times, curves, intervals })
     }
 
-    /// Replaces the predicted cost of a node on a device by `cost`, which assumes cached constants; `None` if the node
-    /// cannot run there.
-    pub(super) fn assume(&mut self, node: NodeId, device: DeviceId, cost: Option<NodeCost>) {
-        let far = |cost: &NodeCost| self.constants.of_cost(node, cost, self.far[device.index()]);
-        let cost = cost.map(|cost| NodeCost { seconds: with_far(cost.seconds, far(&cost)), ..cost });
+    /// Replaces the predicted cost of a node on a device by the cost `kernel` of its kernel; `None` if the node cannot
+    /// run there.
+    pub(super) fn assume(&mut self, node: NodeId, device: DeviceId, kernel: Option<NodeCost>) {
+        let alone = self.times.alone(node, device);
+        let cost = kernel.map(|kernel| NodeCost { seconds: alone.apply(kernel.seconds), ..kernel });
         self.costs[node.index()][device.index()] = cost;
     }
 

@@ -122,7 +122,7 @@ fn show(inventory: &Inventory, known: &MachineCosts, steps: [usize; 2], output: 
 
 /// Returns the extra seconds per MiB of constants that a device's own caches do not hold; `None` if not measured.
 fn cache_miss_seconds(known: &MachineCosts, device: &str) -> Option<f64> {
-    let seconds = known.far(device) * f64::from(1 << 20);
+    let seconds = known.misses(device) * f64::from(1 << 20);
     (seconds > 0.0).then_some(seconds)
 }
 

@@ -42,8 +42,8 @@ impl BlockGain {
         let alone: Vec<NodeCost> =
             block.members.iter().map(|node| predictor.predict(&program.node(*node).spec)).collect();
         let seconds = alone.iter().map(|cost| cost.seconds).sum();
-        let spread = widest(&alone);
-        let without = NodeCost { seconds, spread, source: weakest(&alone) };
+        let uncertainty = widest(&alone);
+        let without = NodeCost { seconds, uncertainty, source: weakest(&alone) };
         let with = predictor.predict(&block.spec);
         if matches!(with.source, CostSource::Measured { .. }) {
             return Self { without, with };
@@ -59,7 +59,7 @@ impl BlockGain {
         };
         let work = block.members.iter().zip(&alone).map(streamed).sum::<f64>();
         let seconds = rates.launch + work * idle_factor(block, device);
-        Self { without, with: NodeCost { seconds, spread, source } }
+        Self { without, with: NodeCost { seconds, uncertainty, source } }
     }
 
     /// Whether streaming is predicted to gain clearly.
@@ -106,9 +106,9 @@ fn weakest(costs: &[NodeCost]) -> CostSource {
     costs.iter().map(|cost| cost.source).min_by_key(rank).unwrap_or(CostSource::Assumed)
 }
 
-/// Spread of a sum of costs, if all its parts err in the same direction.
+/// Uncertainty of a sum of costs, if all its parts err in the same direction.
 fn widest(costs: &[NodeCost]) -> Option<f64> {
-    costs.iter().map(|cost| cost.spread).reduce(|a, b| Some(a?.max(b?))).flatten()
+    costs.iter().map(|cost| cost.uncertainty).reduce(|a, b| Some(a?.max(b?))).flatten()
 }
 
 #[cfg(test)]

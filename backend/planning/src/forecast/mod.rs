@@ -6,23 +6,20 @@
 //! and so does every run that is learned from.
 
 mod batches;
-mod doubt;
+mod interval;
 mod play;
-mod reads;
 
 pub use batches::batches;
-pub use reads::{first_reads, read_seconds};
 
 use super::error::PlanningError;
-use super::far::{Constants, with_far, without_far};
 use super::machine::{Machine, least_seconds};
+use super::node_times::NodeTimes;
 use anabranch_costs::{Estimate, History, NodeCost, RunCosts};
 use anabranch_ir::program::{NodeId, Program, ValueId};
 use anabranch_placement_core::cost::TransferCurve;
 use anabranch_placement_core::platform::{DeviceId, DeviceKind};
 use anabranch_plan::{HOST, Plan, Predicted, Route, Step, Transfer, TransferId};
 use play::{Operation, play};
-use reads::FirstRead;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Operations of a plan under construction.
@@ -47,12 +44,8 @@ struct Script<'a> {
     chunks: BTreeMap<NodeId, usize>,
     /// Operation that encodes a batch, by the batch's last node.
     encoded: BTreeMap<NodeId, usize>,
-    /// First reads by each node of data that other CPU devices have made.
-    reads: BTreeMap<NodeId, Vec<FirstRead>>,
-    /// Constants of the program.
-    constants: Constants,
-    /// Extra time per byte of constants, by device: if all nodes are there, as the costs assume, and in this plan.
-    far: [Vec<f64>; 2],
+    /// What the nodes' places add to the times of their kernels.
+    times: NodeTimes,
     curves: BTreeMap<(DeviceId, DeviceId), TransferCurve>,
     /// Position of the last use of the former content of a device's slot, before a value moves there; absent if the
     /// slot was unused.
@@ -104,7 +97,7 @@ pub(super) fn forecast(
         nodes: script.nodes.iter().map(span).collect(),
         transfers: transfers.collect(),
         makespan,
-        interval: doubt::interval_of(makespan, &script, costs),
+        interval: interval::interval_of(makespan, &script, costs),
     })
 }
 
@@ -136,7 +129,6 @@ pub fn threads(plan: &Plan) -> usize {
 impl<'a> Script<'a> {
     fn new(program: &'a Program, plan: &'a Plan, machine: &'a Machine) -> Self {
         let devices = (0..plan.devices().len() as u32).map(DeviceId);
-        let constants = Constants::of(program);
         let batches = devices.flat_map(|device| batches(program, plan, device));
         let submitted_with = batches.flat_map(|batch| {
             let (last, nodes) = (batch.last().copied(), batch.len());
@@ -155,12 +147,7 @@ impl<'a> Script<'a> {
             submitted_with: submitted_with.collect(),
             chunks: chunks(plan),
             encoded: BTreeMap::new(),
-            reads: first_reads(program, plan),
-            far: [
-                constants.alone(&machine.devices, &machine.costs),
-                constants.placed(&machine.devices, &machine.costs, |node| plan.device_of(node)),
-            ],
-            constants,
+            times: NodeTimes::of(program, plan, &machine.devices, &machine.costs),
             curves: BTreeMap::new(),
             emptied: plan.memory().emptied(),
             run: machine.costs.run(threads(plan)).cloned().unwrap_or_default(),
@@ -186,7 +173,7 @@ impl<'a> Script<'a> {
 
     /// Seconds until a thread starts; 0 if it is unknown.
     fn starting(&self, history: &History) -> f64 {
-        self.start(history).map_or(0.0, |estimate| estimate.nanoseconds * 1e-9)
+        self.start(history).map_or(0.0, |estimate| estimate.seconds())
     }
 
     /// Estimate of a thread's start: the least sample if only the caller's thread takes part.
@@ -215,17 +202,17 @@ impl<'a> Script<'a> {
         }
     }
 
-    /// Time of a node by itself, with its constants in the caches that this plan assigns them.
-    fn own_seconds(&self, node: NodeId, device: DeviceId, cost: &NodeCost) -> f64 {
-        let [alone, here] = self.far.each_ref().map(|far| self.constants.of_cost(node, cost, far[device.index()]));
-        with_far(without_far(cost.seconds, alone), here)
+    /// Seconds of a node on its device, and of its reads from other devices' caches. The cost assumes that all nodes
+    /// are on that device.
+    fn parts(&self, node: NodeId, device: DeviceId, cost: &NodeCost) -> [f64; 2] {
+        let kernel = self.times.alone(node, device).remove(cost.seconds);
+        self.times.at(node, device).parts(kernel)
     }
 
     fn add_node(&mut self, id: NodeId, costs: &[Vec<Option<NodeCost>>]) {
         let device = self.plan.device_of(id);
-        let (known, devices) = (&self.machine.costs, &self.machine.devices);
-        let reads = self.reads.get(&id).map_or(0.0, |reads| read_seconds(known, devices, device, reads));
-        let seconds = costs[id.index()][device.index()].map_or(0.0, |cost| self.own_seconds(id, device, &cost)) + reads;
+        let [own, reads] = costs[id.index()][device.index()].map_or([0.0; 2], |cost| self.parts(id, device, &cost));
+        let seconds = own + reads;
         let inputs = self.program.node(id).inputs.iter();
         let mut after: Vec<_> = inputs.filter_map(|value| self.there.get(&(*value, device)).copied()).collect();
         if let Some(batch) = self.submitted_with.get(&id).copied() {

@@ -1,7 +1,7 @@
 //! Nodes that read data just written by another CPU device: the lines come from the other device's cache, which takes
 //! extra time.
 
-use super::super::machine::link;
+use super::machine::link;
 use anabranch_costs::MachineCosts;
 use anabranch_ir::program::{NodeId, Origin, Program, ValueId};
 use anabranch_placement_core::platform::{DeviceId, DeviceKind};
@@ -10,18 +10,18 @@ use std::collections::BTreeMap;
 
 /// A value that another CPU device made, at the first node of a device that reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FirstRead {
+pub(super) struct FirstRead {
     /// Device that made the value.
-    pub(crate) from: DeviceId,
-    pub(crate) bytes: u64,
+    from: DeviceId,
+    bytes: u64,
     /// Number of pieces in which the value arrives.
-    pub(crate) pieces: usize,
+    pieces: usize,
 }
 
 /// Returns the first reads of all nodes that have any.
 ///
 /// The caller's inputs do not count: from the second run on they are in the cache of their reader.
-pub fn first_reads(program: &Program, plan: &Plan) -> BTreeMap<NodeId, Vec<FirstRead>> {
+pub(super) fn first_reads(program: &Program, plan: &Plan) -> BTreeMap<NodeId, Vec<FirstRead>> {
     let cpu = |device: DeviceId| plan.device(device).kind == DeviceKind::Cpu;
     let crossing = plan.transfers().iter().filter(|transfer| cpu(transfer.from) && cpu(transfer.to));
     let made = crossing.filter(|transfer| matches!(program.value(transfer.value).origin, Origin::Node(_)));
@@ -47,7 +47,7 @@ pub fn first_reads(program: &Program, plan: &Plan) -> BTreeMap<NodeId, Vec<First
 }
 
 /// Extra seconds of these reads on the device `to`.
-pub fn read_seconds(known: &MachineCosts, devices: &[MachineDevice], to: DeviceId, reads: &[FirstRead]) -> f64 {
+pub(super) fn read_seconds(known: &MachineCosts, devices: &[MachineDevice], to: DeviceId, reads: &[FirstRead]) -> f64 {
     let seconds = |read: &FirstRead| {
         let curve = link(known, &devices[read.from.index()], &devices[to.index()]).read_curve();
         read.pieces as f64 * curve.time(read.bytes)
@@ -57,7 +57,7 @@ pub fn read_seconds(known: &MachineCosts, devices: &[MachineDevice], to: DeviceI
 
 #[cfg(test)]
 mod tests {
-    use super::super::threads;
+    use super::super::forecast::threads;
     use super::*;
     use anabranch_costs::{LinkCosts, Sample};
     use anabranch_plan::PlanOptions;
