@@ -18,8 +18,8 @@ use anabranch_kernels::gpu::GpuLimits;
 use anabranch_placement_core::platform::{DeviceId, DeviceKind};
 use anabranch_plan::{HOST, Plan, PlanOptions, StreamMode};
 use anabranch_planning::{
-    Constraints, Machine, MachineDevice, Order, PlacementRequest, Placing, PlanningError, compute_devices, link,
-    machine_devices,
+    Constraints, Machine, MachineDevice, Order, PlacementRequest, Placing, PlanningError, compute_devices, forecast,
+    link, machine_devices,
 };
 use std::fmt;
 use std::mem;
@@ -416,6 +416,7 @@ impl<'a> Calibrator<'a> {
             &options,
         )
         .map_err(PlanningError::from)?;
+        let plan = forecast(&program, plan, &placed.costs, &machine)?;
         let executor = Executor::new(plan, kernels, pool)?;
         // Zeros would be pages that the system has not allocated yet.
         let given = program.inputs.iter().map(|id| program.value(*id));

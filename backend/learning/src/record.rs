@@ -232,7 +232,8 @@ mod tests {
             let learned = record(&mut known, profiled);
             assert_eq!((learned.nodes, learned.refused), (4, 0));
         }
-        for (device, node, nanoseconds) in [("cpu0", 0, 10e3), ("cpu1", 1, 10e3), ("cpu0", 2, 10e3), ("cpu0", 3, 40e3)] {
+        for (device, node, nanoseconds) in [("cpu0", 0, 10e3), ("cpu1", 1, 10e3), ("cpu0", 2, 10e3), ("cpu0", 3, 40e3)]
+        {
             let history = known.node(device, &program.node(NodeId(node)).spec.key()).expect("recorded");
             let found = history.median().expect("samples");
             assert!((found - nanoseconds).abs() < 1.0, "{device}, node {node}: {found} ns");

@@ -10,8 +10,8 @@
 //! chunks of equally many rows. For each chunk that a member makes, it takes one chunk of every stream that it reads.
 
 use super::channels;
-use super::predict::{Lags, Prediction, Timeline, Times};
 use super::stream::{ChunkRule, Gang, Stream, StreamMode, granule, parts};
+use super::timeline::{Lags, Timeline, Times};
 use super::uses::Uses;
 use super::{PlanDevice, PlanOptions, Step};
 use anabranch_ir::program::{NodeId, Origin, Program, ValueId};
@@ -43,35 +43,37 @@ pub(super) struct Former<'a> {
 }
 
 /// Gangs of a plan, and an order in which each gang's members stand together.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Gangs {
     pub(super) gangs: Vec<Gang>,
     pub(super) order: Vec<TaskId>,
-    pub(super) forecast: Option<Prediction>,
+    /// Expected start and end of each node, in seconds.
+    pub(super) expected: Vec<(f64, f64)>,
 }
 
 impl Former<'_> {
     /// Forms gangs greedily, from the first producer on: all possible gangs, or those that improve the forecast.
     /// O(candidates × (positions between their members + log)) per round.
     pub(super) fn form(&self) -> Gangs {
-        let order = self.schedule.order.clone();
-        let mut formed = Gangs { order, ..Gangs::default() };
+        let span = |node: usize| self.schedule.tasks.get(node).map_or((0.0, 0.0), |span| (span.start, span.end));
+        let expected = (0..self.program.nodes.len()).map(span).collect();
+        let mut formed = Gangs { gangs: Vec::new(), order: self.schedule.order.clone(), expected };
         let gaining = self.options.streaming == StreamMode::Auto;
         if self.options.streaming == StreamMode::Off {
             return formed;
         }
         let Self { program, device_of, schedule, lags, .. } = *self;
         let mut timeline = Timeline::new(Times { program, device_of, devices: self.devices.len(), schedule, lags });
-        let mut known = timeline.predict();
+        let mut makespan = timeline.predict().makespan;
         // A producer may join its readers' gang only after that was formed.
         while self.grow(&mut timeline, gaining) {
             let better = timeline.predict();
-            if gaining && better.makespan >= known.makespan {
+            if gaining && better.makespan >= makespan {
                 break;
             }
             let (gangs, order) = timeline.gangs();
-            formed = Gangs { gangs, order, forecast: Some(better.clone()) };
-            known = better;
+            formed = Gangs { gangs, order, expected: better.nodes };
+            makespan = better.makespan;
         }
         formed
     }
@@ -267,10 +269,10 @@ pub(crate) fn common_divisor(mut one: usize, mut other: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::common_divisor;
+    use super::*;
+    use crate::staged::Staged;
     use crate::test_programs::{Maker, PlacedProgram, add, gangs, relu};
-    use crate::{ChunkRule, PlanOptions, Route, StreamMode};
-    use anabranch_ir::program::NodeId;
+    use crate::{KernelNeeds, Route, order, transfer};
 
     const DIMS: [usize; 2] = [1024, 256];
 
@@ -288,6 +290,19 @@ mod tests {
         placed
     }
 
+    /// Expected start and end of each node.
+    fn expected(placed: &PlacedProgram, options: &PlanOptions) -> Vec<(f64, f64)> {
+        let PlacedProgram { program, devices, schedule, .. } = placed;
+        let device_of = &placed.placement.device_of;
+        let needs = vec![KernelNeeds::default(); program.nodes.len()];
+        let staged = Staged::of(program, devices, device_of, &needs, &options.weights);
+        let uses = Uses::of(program, device_of, &staged);
+        let lags = Lags::of(&transfer::all(program, devices, device_of, &uses), schedule);
+        let places = order::places(&schedule.order);
+        let former = Former { program, devices, device_of, uses: &uses, schedule, lags: &lags, options, places };
+        former.form().expected
+    }
+
     #[test]
     fn auto_forms_gangs_of_what_takes_long_enough_and_expects_the_gain() {
         let auto = options(StreamMode::Auto, ChunkRule::Auto);
@@ -295,16 +310,14 @@ mod tests {
         let plan = placed.plan(&auto).expect("feasible");
         assert_eq!(gangs(&plan), [[NodeId(1), NodeId(2)]]);
         // 0.1 s, then 0.2 s: the first of four chunks passes after 25 ms, then one passes every 50 ms.
-        let (whole, together) = (placed.schedule.makespan, plan.predicted().makespan);
-        assert!((0.225..0.23).contains(&together) && whole > 0.299, "{whole} {together}");
-        let (first, second) = (plan.predicted().nodes[1], plan.predicted().nodes[2]);
+        let [_, first, second] = expected(&placed, &auto)[..] else { panic!("three nodes") };
+        assert!((0.225..0.23).contains(&second.1) && placed.schedule.makespan > 0.299, "{second:?}");
         assert!(second.0 > first.0 && second.0 < first.1 && first.1 < second.1, "{first:?} {second:?}");
-        assert!((plan.predicted().busy[1] - 0.1).abs() < 1e-6, "a member's own time is what it was");
         // In 20 µs, no chunk takes twenty times as long as passing it on.
         let placed = chain(0.1, &[0, 0, 1]);
         let short = placed.plan(&auto).expect("feasible");
         assert_eq!(gangs(&short), Vec::<Vec<NodeId>>::new());
-        assert_eq!(short.predicted().makespan, placed.schedule.makespan);
+        assert_eq!(expected(&placed, &auto)[2].1, placed.schedule.tasks[2].end);
     }
 
     #[test]

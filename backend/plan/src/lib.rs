@@ -32,7 +32,6 @@ mod memory;
 mod needs;
 mod order;
 pub mod plan_file;
-mod predict;
 mod ring;
 mod slots;
 mod staged;
@@ -40,6 +39,7 @@ mod stream;
 pub mod tasks;
 #[cfg(any(test, feature = "testing"))]
 pub mod test_programs;
+mod timeline;
 mod traffic;
 mod transfer;
 mod uses;
@@ -74,11 +74,11 @@ use anabranch_placement_core::schedule::Schedule;
 use arrival::Arrivals;
 use gang::{Former, Gangs};
 use order::Total;
-use predict::{Lags, Prediction};
 use serde::{Deserialize, Serialize};
 use staged::Staged;
 use std::collections::BTreeMap;
 use std::ops::Range;
+use timeline::Lags;
 
 /// Options of making a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -140,7 +140,7 @@ impl Step {
     }
 }
 
-/// Prediction of the simulation. Times are in seconds from the run's start.
+/// Forecast of a plan. Times are in seconds from the run's start.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Predicted {
     /// Start and end of each node.
@@ -153,19 +153,6 @@ pub struct Predicted {
     pub makespan: f64,
     /// 90 % prediction interval of the makespan; `None` if the spread of a node's cost is unknown.
     pub interval: Option<(f64, f64)>,
-}
-
-impl Predicted {
-    /// Takes the times of the schedule, or the expected times of its gangs.
-    fn of(program: &Program, schedule: &Schedule, forecast: Option<&Prediction>, transfers: usize) -> Self {
-        let span = |node: usize| schedule.tasks.get(node).map_or((0.0, 0.0), |span| (span.start, span.end));
-        let (nodes, makespan) = match forecast {
-            Some(forecast) => (forecast.nodes.clone(), forecast.makespan),
-            None => ((0..program.nodes.len()).map(span).collect(), schedule.makespan),
-        };
-        let busy = (0..program.nodes.len()).map(span).map(|(start, end)| end - start).collect();
-        Self { nodes, transfers: vec![(0.0, 0.0); transfers], busy, makespan, interval: None }
-    }
 }
 
 /// Work of every device and link. Immutable; made by [`Plan::build`].
@@ -218,7 +205,7 @@ impl Plan {
         let places = order::places(&schedule.order);
         let former =
             Former { program, devices, device_of: &device_of, uses: &uses, schedule, lags: &lags, options, places };
-        let Gangs { gangs, order, forecast } = former.form();
+        let Gangs { gangs, order, expected } = former.form();
         transfer::stream(program, &uses, schedule, options, &gangs, &mut transfers);
         let arrivals = Arrivals::new(&uses, &order, &gangs);
         let planned = |early: bool, piece: u64| {
@@ -227,7 +214,6 @@ impl Plan {
                 arrivals.delay(&mut transfers, &mut ahead);
             }
             let total = order::total(program, &order, transfers, ahead, &gangs);
-            let predicted = Predicted::of(program, schedule, forecast.as_ref(), total.transfers.len());
             let links = link::all(devices, &total.transfers, piece);
             let memory = memory::plan(&memory::Frame {
                 program,
@@ -240,9 +226,9 @@ impl Plan {
                 links: &links,
                 staged: &staged,
                 needs: &needs,
-                expected: &predicted.nodes,
+                expected: &expected,
             })?;
-            Ok((total, predicted, links, memory))
+            Ok((total, links, memory))
         };
         // If memory is short, staging buffers become smaller, and then copies wait until their reader's turn.
         let mut made = planned(true, STAGING.bytes);
@@ -254,7 +240,7 @@ impl Plan {
                 made => made,
             };
         }
-        let (Total { steps, transfers, gangs }, predicted, links, memory) = made?;
+        let (Total { steps, transfers, gangs }, links, memory) = made?;
         let strategy = placement.strategy.to_owned();
         let devices = devices.to_vec();
         let (nodes, inputs) = (program.nodes.len(), program.inputs.len());
@@ -268,7 +254,7 @@ impl Plan {
             gangs,
             links,
             memory,
-            predicted,
+            predicted: Predicted::default(),
             reasons,
             strategy,
             weights: staged.residency(),
@@ -288,7 +274,7 @@ impl Plan {
         self
     }
 
-    /// Replaces the prediction of the plan.
+    /// Sets the forecast of the plan (default: none). Planning makes it.
     pub fn with_prediction(self, predicted: Predicted) -> Self {
         Self { predicted, ..self }
     }
@@ -371,7 +357,7 @@ impl Plan {
         &self.memory
     }
 
-    /// Returns the prediction of the simulation.
+    /// Returns the forecast of the plan; nothing for a plan that was never forecast.
     pub fn predicted(&self) -> &Predicted {
         &self.predicted
     }

@@ -268,7 +268,7 @@ fn merged(program: &Program, before: &[Option<NodeId>]) -> Option<Vec<TaskId>> {
 impl NodeEntry {
     /// Entry of a node; for a block, those of its members, which start and end with it.
     fn all_of(plan: &Plan, program: &Program, id: NodeId, blocks: &[BlockSummary]) -> Vec<Self> {
-        let (start, end) = plan.predicted().nodes[id.index()];
+        let (start, end) = plan.predicted().nodes.get(id.index()).copied().unwrap_or_default();
         let entry = |node: &String, reason: &str| Self {
             node: node.clone(),
             device: plan.device(plan.device_of(id)).name.clone(),

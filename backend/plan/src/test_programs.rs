@@ -1,6 +1,6 @@
 //! Small placed programs for the tests of plans and of the executor.
 
-use super::{KernelNeeds, MachineDevice, Needs, Plan, PlanDevice, PlanError, PlanOptions, Residency};
+use super::{KernelNeeds, MachineDevice, Needs, Plan, PlanDevice, PlanError, PlanOptions, Predicted, Residency};
 use crate::HOST;
 use crate::tasks::{NodeLimits, ProgramTasks, Residence};
 use anabranch_ir::program::{NodeId, Program, ValueId};
@@ -72,9 +72,15 @@ impl PlacedProgram {
         self.plan_with(&Sample(&self.program), options)
     }
 
-    /// Returns the plan with these needs of kernels.
+    /// Returns the plan with these needs of kernels, and with the times of the schedule as its forecast.
     pub fn plan_with(&self, needs: &dyn Needs, options: &PlanOptions) -> std::result::Result<Plan, PlanError> {
-        Plan::build(&self.program, &self.devices, &self.placement, &self.schedule, Vec::new(), needs, options)
+        let Self { program, devices, placement, schedule } = self;
+        let plan = Plan::build(program, devices, placement, schedule, Vec::new(), needs, options)?;
+        let nodes: Vec<_> = schedule.tasks[..program.nodes.len()].iter().map(|span| (span.start, span.end)).collect();
+        let busy = nodes.iter().map(|(start, end)| end - start).collect();
+        let transfers = vec![(0.0, 0.0); plan.transfers().len()];
+        let makespan = schedule.makespan;
+        Ok(plan.with_prediction(Predicted { nodes, transfers, busy, makespan, interval: None }))
     }
 
     /// Moves all nodes to CPU devices.

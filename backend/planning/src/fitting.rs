@@ -62,8 +62,8 @@ impl Planner<'_> {
             return Err(PlanningError::no_plan());
         }
         let Planned { blocks, placed: Placed { costs, .. }, weights, .. } = again;
-        let (program, plan) = (Arc::clone(&planned.program), Plan::clone(&planned.plan));
-        let predicted = forecast(&program, &plan, &costs, self.machine)?;
+        let program = Arc::clone(&planned.program);
+        let plan = forecast(&program, Plan::clone(&planned.plan), &costs, self.machine)?;
         let mut placed = planned.placed.clone();
         placed.costs = costs;
         Ok(Planned {
@@ -77,7 +77,7 @@ impl Planner<'_> {
             groups: planned.groups.clone(),
             repaired: planned.repaired,
             streaming: planned.streaming,
-            plan: Arc::new(plan.with_prediction(predicted)),
+            plan: Arc::new(plan),
             weights,
             rest: planned.rest.clone(),
             choice: planned.choice.clone(),
@@ -171,7 +171,7 @@ impl Planner<'_> {
             return Err(PlanningError::invalid(violation));
         }
         still_wanted()?;
-        let predicted = forecast(&program, &plan, &placed.costs, self.machine)?;
+        let plan = forecast(&program, plan, &placed.costs, self.machine)?;
         Ok(Planned {
             program,
             blocks,
@@ -182,7 +182,7 @@ impl Planner<'_> {
             groups,
             repaired: false,
             streaming: options.streaming,
-            plan: Arc::new(plan.with_prediction(predicted)),
+            plan: Arc::new(plan),
             weights: Arc::clone(&self.lowered.weights),
             rest: self.lowered.rest.clone(),
             choice: PlanChoice::default(),

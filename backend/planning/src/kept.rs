@@ -156,7 +156,7 @@ impl Planner<'_> {
         if held.any(|(plan, device)| plan.peak() > device.memory) {
             return Err(PlanningError::no_plan());
         }
-        let predicted = forecast(&program, &plan, &placed.costs, self.machine)?;
+        let plan = forecast(&program, plan, &placed.costs, self.machine)?;
         Ok(Planned {
             program,
             blocks,
@@ -167,7 +167,7 @@ impl Planner<'_> {
             groups,
             repaired: kept.repaired,
             streaming: kept.options.streaming,
-            plan: Arc::new(plan.with_prediction(predicted)),
+            plan: Arc::new(plan),
             weights: Arc::clone(&self.lowered.weights),
             rest: self.lowered.rest.clone(),
             choice: choice.clone(),

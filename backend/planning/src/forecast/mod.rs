@@ -66,17 +66,17 @@ struct Batch {
     nodes: usize,
 }
 
-/// Predicts a plan whose nodes take `costs` on each device.
+/// Returns the plan with its forecast, if its nodes take `costs` on each device.
 ///
 /// # Errors
 /// If a cost is not a valid time, which is a bug of Anabranch.
-pub(super) fn forecast(
+pub fn forecast(
     program: &Program,
-    plan: &Plan,
+    plan: Plan,
     costs: &[Vec<Option<NodeCost>>],
     machine: &Machine,
-) -> Result<Predicted, PlanningError> {
-    let mut script = Script::new(program, plan, machine);
+) -> Result<Plan, PlanningError> {
+    let mut script = Script::new(program, &plan, machine);
     for step in plan.steps() {
         script.add(step, costs);
     }
@@ -92,13 +92,14 @@ pub(super) fn forecast(
         parts.iter().fold(0.0, |sum, (start, end)| sum + end - start)
     };
     let makespan = end + least_seconds(&script.run.finish);
-    Ok(Predicted {
+    let predicted = Predicted {
         busy: script.nodes.iter().map(worked).collect(),
         nodes: script.nodes.iter().map(span).collect(),
         transfers: transfers.collect(),
         makespan,
         interval: interval::interval_of(makespan, &script, costs),
-    })
+    };
+    Ok(plan.with_prediction(predicted))
 }
 
 /// Lane of the call.

@@ -204,7 +204,10 @@ impl Repair<'_> {
         let placement = Placement { strategy: "", device_of, reasons: Vec::new(), planned: None };
         let whole = PlanOptions::default().with_streaming(StreamMode::Off).with_weights(self.weights.clone());
         match Plan::build(self.program, self.devices, &placement, &schedule, Vec::new(), self.kernels, &whole) {
-            Ok(plan) => Ok(Ok(forecast(self.program, &plan, self.placing.costs(), self.machine)?.makespan)),
+            Ok(plan) => {
+                let plan = forecast(self.program, plan, self.placing.costs(), self.machine)?;
+                Ok(Ok(plan.predicted().makespan))
+            }
             Err(PlanError::Memory(shortage)) => Ok(Err(shortage)),
             Err(error) => Err(error.into()),
         }
