@@ -318,10 +318,10 @@ mod tests {
             (0..6).for_each(|_| record(&mut costs, &relu(elements), 1e-6 + elements as f64 * 1e-9, false));
         }
         for elements in [3000, 64_000] {
-            let near = predict(&costs, "cpu", &relu(elements));
-            assert_eq!(near.source, CostSource::Fitted { nodes: 5 });
-            assert!((near.seconds / (1e-6 + elements as f64 * 1e-9) - 1.0).abs() < 0.1, "{near:?}");
-            assert!(near.uncertainty.is_some_and(|uncertainty| uncertainty < 1.5), "{near:?}");
+            let fitted = predict(&costs, "cpu", &relu(elements));
+            assert_eq!(fitted.source, CostSource::Fitted { nodes: 5 });
+            assert!((fitted.seconds / (1e-6 + elements as f64 * 1e-9) - 1.0).abs() < 0.1, "{fitted:?}");
+            assert!(fitted.uncertainty.is_some_and(|uncertainty| uncertainty < 1.5), "{fitted:?}");
         }
         // Beyond the law's reach, the roofline is scaled by the family's ratio.
         let outside = predict(&costs, "cpu", &relu(640_000));

@@ -178,7 +178,8 @@ impl MachineCosts {
         self.slowdowns.get(&Self::slowdown_key(device, other)).map_or(1.0, Slowdown::ratio)
     }
 
-    /// Returns the extra seconds per byte of constants that are not in the device's own cache; 0 if it was not measured.
+    /// Returns the extra seconds per byte of constants that are not in the device's own cache; 0 if it was not
+    /// measured.
     pub fn misses(&self, device: &str) -> f64 {
         let misses = self.devices.get(device).and_then(|costs| costs.misses.undisturbed());
         misses.map_or(0.0, |estimate| estimate.seconds() / f64::from(1 << 20))

@@ -189,7 +189,7 @@ mod tests {
     use anabranch_plan::{PlanOptions, StreamMode};
     use std::time::Duration;
 
-    /// Weights of 1 KiB take 1 µs longer out of cache, reads of 1 KiB take 4 µs, and the second core takes 1.5 times as
+    /// Weights of 1 KiB take 1 µs longer out of cache, and reads of 1 KiB take 4 µs. The second core takes 1.5 times as
     /// long while the first is at work.
     fn known() -> MachineCosts {
         let mut known = MachineCosts::default();

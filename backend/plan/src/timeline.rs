@@ -1,8 +1,8 @@
 //! Expected times of nodes if members of a gang run at the same time, and the effect of one more gang.
 //!
-//! Gangs are formed before there is a plan, so that no forecast of a plan can judge them. Many gangs are tried, and each
-//! is judged in the time of its part of the order alone. These times form gangs and pass slots of memory on; planning's
-//! forecast predicts the finished plan.
+//! Gangs are formed before there is a plan, so that no forecast of a plan can judge them. Many gangs are tried, and
+//! each is judged in the time of its part of the order alone. These times form gangs and pass slots of memory on;
+//! planning's forecast predicts the finished plan.
 //!
 //! A gang changes the order only between the positions of its first and its last member, so that only this part is
 //! computed again. The effect on the rest follows from the longest path from each later node to the end, which is found

@@ -323,7 +323,8 @@ mod tests {
         }
     }
 
-    /// Candidates come from a strategy, from the search, with blocks formed first, or with constants divided among caches.
+    /// Candidates come from a strategy, from the search, with blocks formed first, or with constants divided among
+    /// caches.
     #[test]
     fn nodes_that_are_placed_automatically_keep_their_reasons() {
         for streaming in [StreamMode::Auto, StreamMode::Off] {

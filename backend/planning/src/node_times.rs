@@ -74,6 +74,9 @@ impl NodeTimes {
 mod tests {
     use super::*;
     use crate::constants::tests::{devices, known, program};
+    use anabranch_costs::{LinkCosts, Sample};
+    use anabranch_plan::PlanOptions;
+    use anabranch_plan::test_programs::{cpu_device, random_program};
 
     /// Extra seconds of a matrix that is out of cache.
     const EXTRA: f64 = 2.0 * 1e-3 / 256.0;
@@ -87,6 +90,38 @@ mod tests {
             assert_eq!([0, 1, 2].map(|device| seconds(&times, device)), [1e-3 + EXTRA, 1e-3 + EXTRA, 1e-3]);
             assert_eq!(seconds(&unknown, 0), 1e-3);
         }
+    }
+
+    #[test]
+    fn learning_removes_what_planning_adds_to_the_nodes_of_random_plans() {
+        arbtest::arbtest(|u| {
+            let placed = random_program(u, 3)?;
+            let plan = placed.plan(&PlanOptions::default()).expect("no limit");
+            let mut known = MachineCosts::default();
+            let mut devices = Vec::new();
+            for device in &placed.devices {
+                let cache = u.int_in_range(0..=200)?;
+                devices.push(MachineDevice { kind: device.kind, cache, threads: 1, ..cpu_device(&device.name) });
+                let sample = Sample { nanoseconds: f64::from(u.int_in_range(1..=u32::MAX)?), cold: false, at: 0 };
+                assert!(known.devices.entry(device.name.clone()).or_default().misses.add(sample));
+                for other in &placed.devices {
+                    let mut link = LinkCosts::affine(0.0, 1e9);
+                    let sample = Sample { nanoseconds: f64::from(u.int_in_range(1..=9999u32)?), ..sample };
+                    assert!(link.record_read(u.int_in_range(1..=999)?, sample));
+                    known.links.insert(MachineCosts::link_key(&device.name, &other.name), link);
+                }
+            }
+            let times = NodeTimes::of(&placed.program, &plan, &devices, &known);
+            for node in placed.program.node_ids() {
+                let (device, kernel) = (plan.device_of(node), f64::from(u.int_in_range(1..=u32::MAX)?) * 1e-12);
+                for time in [times.at(node, device), times.alone(node, device)] {
+                    let back = time.remove(time.apply(kernel));
+                    assert!((back - kernel).abs() <= 1e-11 * kernel, "{time:?}: {kernel} comes back as {back}");
+                }
+            }
+            Ok(())
+        })
+        .budget_ms(300);
     }
 
     #[test]

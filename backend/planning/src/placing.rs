@@ -67,7 +67,7 @@ pub struct Placing<'a> {
     machine: &'a Machine,
     tasks: ProgramTasks,
     costs: Vec<Vec<Option<NodeCost>>>,
-    /// What the costs contain beyond the times of kernels.
+    /// Additions to the times of kernels, which the costs contain.
     times: NodeTimes,
     curves: Vec<Vec<TransferCurve>>,
     intervals: Vec<f64>,

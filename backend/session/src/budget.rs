@@ -6,11 +6,10 @@
 
 use super::error::SharedShortage;
 use anabranch_base::lock::lock;
-use anabranch_device::DeviceRef;
 use anabranch_execute::Deadline;
 use anabranch_ir::constant::Identity;
 use anabranch_kernels::cpu::Layout;
-use anabranch_planning::Planned;
+use anabranch_planning::{MachineDevice, Planned};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -20,24 +19,11 @@ use std::time::Duration;
 const PATIENCE: u32 = 20;
 const MOMENT: Duration = Duration::from_millis(20);
 
-/// Limits of all devices, and the memory that is charged to them.
+/// Devices with their limits, and the memory that is charged to them.
 pub(super) struct Budget {
-    devices: Vec<Limit>,
+    devices: Vec<MachineDevice>,
     state: Mutex<State>,
     changed: Condvar,
-}
-
-/// Memory limit of a device.
-pub(super) struct Limit {
-    pub(super) name: String,
-    pub(super) bytes: u64,
-}
-
-impl Limit {
-    /// Returns the limit of a device.
-    pub(super) fn of(device: DeviceRef<'_>) -> Self {
-        Self { name: device.name().to_owned(), bytes: device.memory() }
-    }
 }
 
 #[derive(Default)]
@@ -122,7 +108,7 @@ impl Demand {
 
 impl Budget {
     /// Creates a budget without charges.
-    pub(super) fn new(devices: Vec<Limit>) -> Arc<Self> {
+    pub(super) fn new(devices: Vec<MachineDevice>) -> Arc<Self> {
         let state = State { held: vec![0; devices.len()], ..State::default() };
         Arc::new(Self { devices, state: Mutex::new(state), changed: Condvar::new() })
     }
@@ -189,11 +175,11 @@ impl Budget {
     fn try_charge(&self, demand: &Demand) -> Option<SharedShortage> {
         let mut state = lock(&self.state);
         let after = state.with(demand);
-        let short = after.iter().zip(&self.devices).position(|(bytes, limit)| *bytes > limit.bytes);
+        let short = after.iter().zip(&self.devices).position(|(bytes, device)| *bytes > device.memory);
         if let Some(device) = short {
-            let Limit { name, bytes } = &self.devices[device];
+            let MachineDevice { name, memory, .. } = &self.devices[device];
             let held = state.held[device];
-            return Some(SharedShortage { device: name.clone(), needed: after[device] - held, held, limit: *bytes });
+            return Some(SharedShortage { device: name.clone(), needed: after[device] - held, held, limit: *memory });
         }
         state.held = after;
         for form in demand.shared.keys() {
@@ -244,7 +230,7 @@ impl Budget {
     }
 
     fn fits(&self, bytes: &[u64]) -> bool {
-        bytes.iter().zip(&self.devices).all(|(bytes, limit)| *bytes <= limit.bytes)
+        bytes.iter().zip(&self.devices).all(|(bytes, device)| *bytes <= device.memory)
     }
 
     fn give_back(&self, demand: &Demand) {
@@ -298,8 +284,14 @@ impl Drop for Counted<'_> {
 mod tests {
     use super::*;
     use anabranch_execute::{CancelToken, RunOptions};
+    use anabranch_plan::test_programs::cpu_device;
     use std::thread;
     use std::time::Instant;
+
+    /// A budget of 10 bytes.
+    fn budget() -> Arc<Budget> {
+        Budget::new(vec![MachineDevice { memory: 10, ..cpu_device("cpu0") }])
+    }
 
     fn demand(bytes: u64) -> Demand {
         Demand { own: vec![bytes], ..Demand::default() }
@@ -307,7 +299,7 @@ mod tests {
 
     #[test]
     fn the_limit_holds_for_the_sum_and_memory_comes_back() {
-        let budget = Budget::new(vec![Limit { name: "cpu0".into(), bytes: 10 }]);
+        let budget = budget();
         let first = budget.charge(demand(6), || false, &Deadline::none()).expect("there is room");
         let shortage = budget.charge(demand(5), || false, &Deadline::none()).err().expect("1 byte is missing");
         assert_eq!((shortage.held, shortage.needed, shortage.limit), (6, 5, 10));
@@ -320,7 +312,7 @@ mod tests {
 
     #[test]
     fn who_waits_for_memory_looks_at_its_clock_and_its_token() {
-        let budget = Budget::new(vec![Limit { name: "cpu0".into(), bytes: 10 }]);
+        let budget = budget();
         let (_kept, _other) = (budget.charge(demand(10), || false, &Deadline::none()), budget.enter());
         let token = CancelToken::new();
         let clock = RunOptions::default().with_timeout(Duration::from_millis(20));
@@ -341,7 +333,7 @@ mod tests {
 
     #[test]
     fn who_waits_for_a_plan_does_not_keep_its_maker_waiting_for_memory() {
-        let budget = Budget::new(vec![Limit { name: "cpu0".into(), bytes: 10 }]);
+        let budget = budget();
         let _kept = budget.charge(demand(10), || false, &Deadline::none()).expect("there is room");
         let _other = budget.enter();
         let maker = thread::scope(|scope| {

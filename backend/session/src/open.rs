@@ -1,6 +1,6 @@
 //! A session: a model, the devices, their known costs, and plans for the shapes with which it was run.
 
-use super::budget::{Budget, Limit};
+use super::budget::Budget;
 use super::cache::Cache;
 use super::error::{SessionError, within_memory};
 use super::loss::Lost;
@@ -158,13 +158,14 @@ impl Session {
     ) -> Self {
         let mut costs = std::mem::take(&mut options.costs);
         inventory.notes.extend(costs.settle(&inventory.fingerprint()));
+        let machine_devices = machine_devices(&inventory);
         Self {
             inputs: ValueInfo::inputs(&model),
             outputs: ValueInfo::outputs(&model),
-            machine_devices: machine_devices(&inventory),
             pool: DevicePool::new(compute_devices(&inventory)),
             weights: Arc::default(),
-            budget: Budget::new(inventory.devices().map(Limit::of).collect()),
+            budget: Budget::new(machine_devices.clone()),
+            machine_devices,
             costs: Mutex::new(costs),
             saving: Mutex::default(),
             calibrating: Mutex::default(),

@@ -242,6 +242,12 @@ impl Platform {
         &self.devices[id.index()]
     }
 
+    /// Sets the memory of the device of this name, in bytes; `false` if there is none.
+    pub fn limit(&mut self, name: &str, bytes: u64) -> bool {
+        let found = self.devices.iter_mut().find(|device| device.name == name);
+        found.map(|device| device.memory = Some(bytes)).is_some()
+    }
+
     /// Whether `id` names a device of this platform.
     pub fn contains(&self, id: DeviceId) -> bool {
         id.index() < self.devices.len()

@@ -51,6 +51,10 @@ fn a_graph_loses_devices_that_it_does_not_need() {
     let half = anabranch.json(&[&fit[..], &["--within", "100%"]].concat());
     assert!(half["devices"].as_array().expect("devices").len() <= devices);
     assert!(anabranch.text(&fit).contains("at least are needed"));
+    anabranch.refuses(&[&fit[..], &["--memory", "gpu9=1KiB"]].concat(), &["gpu9", "the devices are"]);
+    let first = report["devices"][0]["name"].as_str().expect("a name");
+    let limited = anabranch.json(&[&fit[..], &["--within", "1000%", "--memory", &format!("{first}=1")]].concat());
+    assert!(limited["devices"].as_array().expect("devices").iter().all(|device| device["name"] != *first), "{limited}");
 }
 
 /// Four parallel tasks, between two others: 4 cores for the longest path of 3, 2 cores for a third more.
@@ -76,6 +80,7 @@ fn a_graph_without_devices_is_put_on_alike_ones() {
     let slow = fit(&["--within", "0", "--bandwidth", "1"]);
     assert!(slow["devices"]["none"].as_str().is_some_and(|none| none.contains("the shortest takes")), "{slow}");
     assert!(anabranch.text(&["fit", "fork.json"]).contains("edge zeroing alone"));
+    anabranch.refuses(&["fit", "fork.json", "--memory", "cpu0=1"], &["--memory", "--device-memory"]);
     anabranch.refuses(&["fit", "fork.json", "--deadline", "2"], &["fork.json", "longest path alone takes 3"]);
     anabranch.refuses(&["fit", "fork.json", "--physical", "out.json"], &["logical graphs"]);
 }

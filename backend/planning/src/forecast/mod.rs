@@ -44,7 +44,7 @@ struct Script<'a> {
     chunks: BTreeMap<NodeId, usize>,
     /// Operation that encodes a batch, by the batch's last node.
     encoded: BTreeMap<NodeId, usize>,
-    /// What the nodes' places add to the times of their kernels.
+    /// Additions of the nodes' places to the times of their kernels.
     times: NodeTimes,
     curves: BTreeMap<(DeviceId, DeviceId), TransferCurve>,
     /// Position of the last use of the former content of a device's slot, before a value moves there; absent if the

@@ -1,5 +1,6 @@
 //! Computes for task graphs the fewest devices of their platform, or the fewest cores and alike devices, with bounds.
 
+use super::super::args::{named_once, refuse_given};
 use super::super::interrupt::end_on_interrupt;
 use super::super::simulate::on_devices;
 use super::super::{CliError, Output, write_with};
@@ -106,6 +107,12 @@ impl Graph<'_> {
         self.command.alike.refuse("a graph with devices of its own")?;
         let mut loaded = loaded.clone();
         self.command.rules.apply(&mut loaded);
+        for (name, bytes) in named_once("--memory", &self.command.devices.memory)? {
+            if !loaded.platform.limit(&name, bytes) {
+                let known: Vec<_> = loaded.platform.devices().iter().map(|device| device.name.as_str()).collect();
+                return Err(self.about(format!("--memory names {name}, but the devices are {}", known.join(", "))));
+            }
+        }
         let problem = self.command.rules.problem(&loaded).map_err(|error| self.about(error))?;
         let auto = Auto { evaluations: Some(SEARCHED), seed: 0 };
         let placers = self.command.place.iter().map(|name| strategy(name, auto));
@@ -164,6 +171,8 @@ impl Graph<'_> {
     /// Finds the fewest cores and alike devices.
     fn on_alike(&self, alone: &Alone, output: Output) -> Result<(), CliError> {
         let alike = &self.command.alike;
+        let named = !self.command.devices.memory.is_empty();
+        refuse_given(&[(named, "--memory", "use --device-memory")], "devices without names")?;
         let capacity = Capacity { cores: alike.cores.unwrap_or(CORES), memory: alike.device_memory };
         let usual = if alone.physical.is_some() { 1.0 } else { f64::INFINITY };
         let link = Link { latency: alike.latency.unwrap_or(0.0), bandwidth: alike.bandwidth.unwrap_or(usual) };
