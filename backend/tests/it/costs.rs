@@ -38,7 +38,9 @@ fn predictions_stay_sane_whatever_is_measured() {
         assert!(record(&mut costs, 64, spike, false));
         let cost = predict(&costs, 64);
         assert!((cost.seconds - 1e-6).abs() < 1e-15, "a spike of {spike} ns: {cost:?}");
-        assert!(matches!(cost.source, CostSource::Measured { .. }) && cost.uncertainty.is_some_and(|factor| factor <= 2.0));
+        assert!(
+            matches!(cost.source, CostSource::Measured { .. }) && cost.uncertainty.is_some_and(|factor| factor <= 2.0)
+        );
     }
     for _ in 0..4 {
         record(&mut costs, 64, 3000.0, false);
