@@ -4,9 +4,10 @@
 //! that reads a value on a device reads the value's own slot there. If there is none (shared memory, streams), it reads
 //! the slot in which the value was made. Events in a gang count as lasting for the whole gang.
 
+mod in_place;
 mod streams;
 
-use super::{HOST, PackedConstant, Plan, Route, Step, TransferId};
+use super::{HOST, InPlace, PackedConstant, Plan, Route, Step, TransferId};
 use anabranch_ir::program::{NodeId, Program, ValueId};
 use anabranch_placement_core::platform::{DeviceId, DeviceKind};
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,12 +46,16 @@ pub enum Violation {
     /// A part of a device's memory that differs from the plan: the part, the plan's figure, the true figure.
     #[error("{1} on {0:?} is {3} bytes, not {2}")]
     Figure(DeviceId, &'static str, u64, u64),
+    /// An input and an output in one memory, of which one has a use that the other spoils.
+    #[error("{0:?} and {1:?} cannot lie in one memory")]
+    InPlace(ValueId, ValueId),
     /// A device whose peak exceeds its limit.
     #[error("the peak on {0:?} is over its limit")]
     Limit(DeviceId),
 }
 
-/// Returns all faults of `plan` for `program`; none for a plan from [`Plan::build`]. O(s log s) for s steps.
+/// Returns all faults of `plan` for `program`; none for a plan from [`Plan::build`]. O(s log s + p s) for
+/// s steps and p outputs in the memory of inputs.
 pub fn check(program: &Program, plan: &Plan) -> Vec<Violation> {
     let mut found = Vec::new();
     counts(program, plan, &mut found);
@@ -61,6 +66,7 @@ pub fn check(program: &Program, plan: &Plan) -> Vec<Violation> {
         links(program, plan, &mut found);
         clashes(program, plan, &sent, &mut found);
         figures(program, plan, &sent, &mut found);
+        in_place::judge(program, plan, &sent, &InPlace::all(plan, program), &mut found);
     }
     found
 }

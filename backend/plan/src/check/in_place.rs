@@ -1,0 +1,110 @@
+//! Checks outputs that lie in the memory of inputs.
+//!
+//! The content of such an input stands in the output's slot from the beginning of a run. Only the node that makes the
+//! output may therefore read the input, and only it may write the slot.
+
+use super::{Sent, Violation, reads, writes};
+use crate::{HOST, InPlace, Plan, Step};
+use anabranch_ir::program::Program;
+
+/// Adds the pairs that would lose a value. O(pairs · steps).
+pub(super) fn judge(program: &Program, plan: &Plan, sent: &Sent, pairs: &[InPlace], found: &mut Vec<Violation>) {
+    for pair in pairs {
+        let (from, to) = (program.inputs[pair.input], program.outputs[pair.output].value);
+        let slot = |value| plan.memory().home(HOST, value).map(|allocation| allocation.slot);
+        let makes = |step: &Step| matches!(step, Step::Node(_)) && writes(program, plan, *step).contains(&(HOST, to));
+        let times = |step: &Step| reads(program, plan, sent, *step).iter().filter(|(_, value)| *value == from).count();
+        let is_read_once = plan.steps().iter().all(|step| times(step) == usize::from(makes(step)));
+        let others = plan.steps().iter().filter(|step| !makes(step));
+        let mut written = others.flat_map(|step| writes(program, plan, *step)).filter(|(device, _)| *device == HOST);
+        let is_kept = slot(to).is_some() && written.all(|(_, value)| slot(value) != slot(to));
+        let is_alike = program.value(from).spec.bytes() == program.value(to).spec.bytes();
+        let is_single =
+            pairs.iter().filter(|other| other.input == pair.input || other.output == pair.output).count() == 1;
+        let on_host = [plan.input_device(pair.input), plan.output_device(pair.output)] == [HOST; 2];
+        if !(is_read_once && is_kept && is_alike && is_single && on_host) {
+            found.push(Violation::InPlace(from, to));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::PlanOptions;
+    use crate::test_programs::{Placed, relu};
+    use anabranch_ir::program::{ValueId, floats};
+    use anabranch_kernels::op::{Append, Op};
+    use anabranch_kernels::{DType, Shape, TensorSpec};
+    use arbtest::arbitrary::{Result, Unstructured};
+
+    const PAIR: InPlace = InPlace { input: 0, output: 0 };
+
+    /// A cache with a node that appends to it, and other uses of both as drawn.
+    fn any(u: &mut Unstructured<'_>) -> Result<Placed> {
+        let mut program = Program::default();
+        let (cache, new) = (floats(&[1, 1, 4, 2]), floats(&[1, 1, u.int_in_range(1..=2)?, 2]));
+        let start = TensorSpec::new(DType::I64, Shape::new([1]).expect("small"));
+        let past = program.add_input("past", cache.clone());
+        let new = program.add_input("new", new);
+        let start = program.add_input("start", start);
+        let made = floats(&[1, 1, u.int_in_range(4..=5)?, 2]);
+        let mut values: Vec<ValueId> = vec![past];
+        let append = u.int_in_range(0..=2)?;
+        let mut present = past;
+        for at in 0..3 {
+            if at == append {
+                present = program.add_node(
+                    "append",
+                    Op::Append(Append { circular: false }),
+                    &[past, new, start],
+                    made.clone(),
+                );
+                values.push(present);
+            } else {
+                // The newest first, if nothing more is drawn.
+                let from = values[values.len() - 1 - u.int_in_range(0..=values.len() - 1)?];
+                let spec = program.value(from).spec.clone();
+                values.push(program.add_node("relu", relu(), &[from], spec));
+            }
+        }
+        program.add_output("present", present);
+        for _ in 0..u.int_in_range(0..=2)? {
+            program.add_output("more", *u.choose(&values[1..])?);
+        }
+        if !u.ratio(5, 6)? {
+            program.add_output("again", past);
+        }
+        let devices = [u.int_in_range(0..=1)?, u.int_in_range(0..=1)?, u.int_in_range(0..=1)?];
+        Ok(Placed::new(program, &["cpu", "cpu"], &devices))
+    }
+
+    #[test]
+    fn found_pairs_pass_and_others_that_lose_a_value_do_not() {
+        let mut seen = [0; 2];
+        let mut state = 1u64;
+        for _ in 0..300 {
+            let byte = || {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (state >> 33) as u8
+            };
+            let bytes: Vec<u8> = std::iter::repeat_with(byte).take(256).collect();
+            let placed = any(&mut Unstructured::new(&bytes)).expect("enough bytes");
+            let plan = placed.plan(&PlanOptions::default()).expect("feasible");
+            let judged = |pairs: &[InPlace]| {
+                let mut found = Vec::new();
+                judge(&placed.program, &plan, &Sent::new(), pairs, &mut found);
+                found
+            };
+            let pairs = InPlace::all(&plan, &placed.program);
+            assert_eq!(judged(&pairs), []);
+            let outputs =
+                placed.program.outputs.iter().filter(|output| output.value == placed.program.outputs[0].value);
+            // A value that is two outputs could lie there, but is not found.
+            let is_found = pairs.contains(&PAIR) || outputs.count() > 1;
+            seen[usize::from(pairs.contains(&PAIR))] += 1;
+            assert!(is_found || !judged(&[PAIR]).is_empty(), "{:?}", placed.program.nodes);
+        }
+        assert!(seen.iter().all(|count| *count > 0), "{seen:?}");
+    }
+}
