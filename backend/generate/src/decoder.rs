@@ -9,7 +9,7 @@ use anabranch_onnx::import::{Dim, Node};
 use anabranch_session::{Inputs, Session, StatePair, Stateful};
 use half::{bf16, f16};
 
-/// Tokens that a cache has room for at first, if the context is not shorter.
+/// Capacity of a cache in tokens at first, if the context is not shorter.
 const LEAST: usize = 256;
 
 /// A decoder, and the tokens that its cache holds.
@@ -18,7 +18,7 @@ pub(crate) struct Decoder {
     names: Names,
     vocabulary: usize,
     context: usize,
-    /// Tokens that the cache has room for, if its operators take it as a buffer: no shape then depends on its length.
+    /// Capacity of the cache in tokens, if its operators take it as a buffer: no shape then depends on its length.
     capacity: Option<usize>,
     settled: bool,
     /// Tokens that the cache holds.
@@ -45,8 +45,8 @@ impl Decoder {
     /// Adds tokens to the cache, and returns the logits of what follows the last one.
     ///
     /// # Errors
-    /// If there is no room for them, one is none of the model's, or the run fails: then the cache holds what it held
-    /// before.
+    /// If the context has no place for them, one is none of the model's, or the run fails: then the cache holds what it
+    /// held before.
     pub(crate) fn feed(&mut self, tokens: &[u32], options: &RunOptions) -> Result<&[f32], GenerateError> {
         let end = self.held + tokens.len();
         if tokens.is_empty() || end > self.context {
@@ -62,7 +62,7 @@ impl Decoder {
                 format!("token {token} is none of the model's {}; the tokenizer is another model's", self.vocabulary);
             return Err(GenerateError::given(what));
         }
-        self.make_room(end)?;
+        self.grow_cache(end)?;
         if !std::mem::replace(&mut self.settled, true) {
             // Most runs are of one token.
             self.model.settle(&self.inputs(&tokens[..1])?)?;
@@ -81,14 +81,14 @@ impl Decoder {
         self.capacity = self.capacity.map(|_| 0);
     }
 
-    /// Gives a cache that is a buffer room for so many tokens: twice as many as before, or more.
-    fn make_room(&mut self, tokens: usize) -> Result<(), GenerateError> {
+    /// Gives a cache that is a buffer a capacity of so many tokens: twice as many as before, or more.
+    fn grow_cache(&mut self, tokens: usize) -> Result<(), GenerateError> {
         let Some(capacity) = self.capacity.filter(|capacity| *capacity < tokens) else { return Ok(()) };
-        let room = tokens.next_power_of_two().max(2 * capacity).max(LEAST).min(self.context);
+        let grown = tokens.next_power_of_two().max(2 * capacity).max(LEAST).min(self.context);
         // Sizes of the first cache follow from a batch of one.
         let ids = Inputs::new().tensor(&self.names.ids, self.integers(&self.names.ids, vec![0])?);
-        self.model.resize(&ids, room)?;
-        self.capacity = Some(room);
+        self.model.resize(&ids, grown)?;
+        self.capacity = Some(grown);
         Ok(())
     }
 

@@ -42,6 +42,8 @@ pub struct Generator {
     decoder: Decoder,
     /// The tokens that the decoder's cache holds.
     held: Vec<u32>,
+    /// Number of answers that were begun.
+    answers: u64,
 }
 
 /// A token of an answer.
@@ -89,6 +91,8 @@ impl Timing {
 
 /// An answer in the making, apart from the generator that makes it: [`Generator::advance`].
 pub struct Course {
+    /// Its number among the generator's answers.
+    number: u64,
     sampler: Sampler,
     stops: Stops,
     stream: Stream,
@@ -124,7 +128,7 @@ impl Generator {
             let what = format!("the tokenizer has {others} tokens, and {own} are said; export both again");
             return Err(GenerateError::file(&config.file, what));
         }
-        Ok(Self { config, vocabulary, template, decoder, held: Vec::new() })
+        Ok(Self { config, vocabulary, template, decoder, held: Vec::new(), answers: 0 })
     }
 
     /// Returns the configuration of the folder.
@@ -144,6 +148,7 @@ impl Generator {
 
     /// The decoder, whose cache the caller fills.
     pub(crate) fn emptied(&mut self) -> &mut Decoder {
+        self.answers += 1;
         self.held.clear();
         self.decoder.reset();
         &mut self.decoder
@@ -220,6 +225,7 @@ impl Generator {
             return Err(GenerateError::given(format!("{what}; give a shorter prompt, or a greater maximum length")));
         }
         prompt.iter().for_each(|token| sampler.see(*token));
+        self.answers += 1;
         let known = self.held.len();
         let next = match go_on && known < prompt.len() && prompt.starts_with(&self.held) {
             true => prompt[known..].to_vec(),
@@ -229,6 +235,7 @@ impl Generator {
             }
         };
         Ok(Course {
+            number: self.answers,
             sampler,
             stops: Stops::new(&settings.stops),
             stream: Stream::default(),
@@ -242,10 +249,11 @@ impl Generator {
         })
     }
 
-    /// The next piece of an answer that was begun last; `None` after its end.
+    /// The next piece of the answer that was begun last; `None` after its end.
     ///
     /// # Errors
-    /// If a run fails, or computes no probabilities. A cancelled run is an end, and no error.
+    /// If another answer was begun since, which has the cache now; if a run fails, or computes no probabilities. A
+    /// cancelled run is an end, and no error.
     pub fn advance(&mut self, course: &mut Course, options: &RunOptions) -> Option<Result<Piece, GenerateError>> {
         if course.finished {
             return None;
@@ -268,6 +276,9 @@ impl Generator {
 
     /// Computes what is to be computed, and chooses the next token.
     fn choose(&mut self, course: &mut Course, options: &RunOptions) -> Result<u32, GenerateError> {
+        if course.number != self.answers {
+            return Err(GenerateError::given("another answer was begun since; start this one again"));
+        }
         let logits = self.decoder.feed(&course.next, options)?;
         let token = course.sampler.choose(logits);
         self.held.append(&mut course.next);

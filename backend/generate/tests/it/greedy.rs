@@ -99,6 +99,19 @@ fn what_a_chat_shares_with_the_one_before_is_not_computed_again() {
 }
 
 #[test]
+fn an_answer_is_not_continued_with_the_cache_of_another() {
+    let mut generator = open("llama");
+    let prompt = generator.encode("the water").expect("tokens");
+    let settings = Settings { max_length: 60, ..Settings::default() };
+    let mut first = generator.start(&prompt, &settings, false).expect("a prompt");
+    let mut second = generator.start(&prompt, &settings, true).expect("a prompt");
+    let mut advanced = |course| generator.advance(course, &RunOptions::default()).expect("no end");
+    let error = advanced(&mut first).expect_err("the second has the cache").to_string();
+    assert!(error.contains("another answer was begun"), "{error}");
+    assert!(advanced(&mut second).is_ok());
+}
+
+#[test]
 fn characters_of_several_tokens_come_whole() {
     let mut generator = open("llama");
     let tokens = generator.encode("é the é").expect("text");
