@@ -100,8 +100,9 @@ pub struct Call<'a> {
     /// that the kernel does not [read](CpuKernel::reads) may be empty, and so is an input whose content lies in the
     /// output's memory ([`NodeSpec::in_place`]).
     pub inputs: &'a [&'a [u8]],
-    /// Bytes of each output; only the rows at hand. Their content before the call is undefined; the call writes all of
-    /// it. The output of a reduction at the end of a block is passed whole, and the call for the last row writes it.
+    /// Bytes of each output; only the rows at hand. Their content before the call is undefined, and the call writes all
+    /// of it, unless the output holds an input's content. The output of a reduction at the end of a block is passed
+    /// whole, and the call for the last row writes it.
     pub outputs: &'a mut [&'a mut [u8]],
     /// Rows at hand; `0..1` for a node that does not divide into rows.
     pub rows: Range<usize>,

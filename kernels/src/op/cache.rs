@@ -1,7 +1,7 @@
 //! Operations of models that keep keys and values from call to call: lengths are data, shapes are capacities.
 //!
-//! A cache is a tensor `[batch, heads, capacity, depth]` of which each row of the batch holds a number of positions
-//! that only a run knows. No shape, and so no plan, depends on that number.
+//! A cache is a tensor `[batch, heads, capacity, depth]`. Each row of the batch has a length, the number of its valid
+//! positions. Lengths are data: no shape, and so no plan, depends on them.
 
 use super::{NodeSpec, Op};
 use crate::dtype::DType;
@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 /// Inputs: queries `[b, h, s, d]` `f32`; keys `[b, g, c, d]` and values `[b, g, c, e]`, both `f32`, `f16` or `bf16`,
 /// where `g` divides `h`; for each row of the batch the position of its first query among the keys, which may be
 /// negative, and the number of its keys, `0..=c`, both `i64`; with `bias` summands of the scores
-/// `[b or 1, h or 1, s or 1, t]` `f32`, where keys from `t` on are left out unless `t` is 1. Output: `[b, s, h, e]`
-/// `f32`; zeros for a query that sees no key.
+/// `[b or 1, h or 1, s or 1, t]` `f32`, where keys from `t` on are left out unless `t` is 1. A key whose summand
+/// is −∞ is left out, also if its score is NaN. Output: `[b, s, h, e]` `f32`; zeros for a query that sees no key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Attention {
     /// Factor of the scores.

@@ -24,7 +24,7 @@ use std::ops::Range;
 use stored::Stored;
 
 /// Queries of a group that pass over keys together, about.
-const TOGETHER: usize = 32;
+const QUERIES_PER_PASS: usize = 32;
 
 /// Numbers of the keys of a tile, about: 16 KiB.
 const TILE: usize = 4096;
@@ -83,7 +83,7 @@ struct Row {
 impl<S: Stored> Kernel<S> {
     fn new(op: &Attention, sizes: AttentionSizes, bias: Option<Bias>) -> Self {
         let tile = (TILE / sizes.depth.max(sizes.width).max(1)).clamp(LANES, 8 * LANES) / LANES * LANES;
-        let rows = (TOGETHER * sizes.shared / sizes.heads.max(1)).max(1);
+        let rows = (QUERIES_PER_PASS * sizes.shared / sizes.heads.max(1)).max(1);
         Self { op: op.clone(), sizes, bias, tile, rows, stored: PhantomData }
     }
 

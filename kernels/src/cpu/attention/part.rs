@@ -9,10 +9,10 @@ use crate::op::AttentionSizes;
 use std::ops::Range;
 
 /// Vectors of values that stay in registers while keys pass.
-const WIDE: usize = 4;
+const VALUE_VECTORS: usize = 4;
 
 /// Keys whose scores are worked out together.
-const FEW: usize = 4;
+const KEYS_PER_QUAD: usize = 4;
 
 /// The passing of queries over their keys.
 pub(super) struct Part<'a, 'w, S> {
@@ -77,7 +77,10 @@ impl<'w, S: Stored> Loop for Part<'_, 'w, S> {
                 changed::<I>(scores, op.scale, op.cap);
                 if let Some((summands, stride)) = members.summands(at) {
                     let own = own.map(|key| summands[key * stride]);
-                    scores.iter_mut().zip(own).for_each(|(score, summand)| *score += summand);
+                    // A key that is left out has no part in the result, even if its score is not finite.
+                    scores.iter_mut().zip(own).for_each(|(score, summand)| {
+                        *score = if summand == f32::NEG_INFINITY { summand } else { *score + summand };
+                    });
                 }
                 let kept =
                     QueryState { most: &mut most[at], sum: &mut sums[at], values: &mut out[at * width..][..width] };
@@ -126,7 +129,7 @@ fn dots<I: Isa>(query: &[f32], keys: &[f32], near: Range<usize>, scores: &mut [f
     let key = |at: usize| &keys[at.min(last) * depth..][..depth];
     for begin in (near.start / LANES * LANES..near.end).step_by(LANES) {
         let quad = |number: usize| {
-            let at = begin + number * FEW;
+            let at = begin + number * KEYS_PER_QUAD;
             joined_dots::<I>(query, [key(at), key(at + 1), key(at + 2), key(at + 3)])
         };
         let (low, high) = (paired::<I>(quad(0), quad(1)), paired::<I>(quad(2), quad(3)));
@@ -137,18 +140,18 @@ fn dots<I: Isa>(query: &[f32], keys: &[f32], near: Range<usize>, scores: &mut [f
 
 /// The products of a query with four keys, each as four numbers that are to be added up.
 #[inline(always)]
-fn joined_dots<I: Isa>(query: &[f32], keys: [&[f32]; FEW]) -> I::Vector {
-    let mut sums = [I::splat(0.0); FEW];
+fn joined_dots<I: Isa>(query: &[f32], keys: [&[f32]; KEYS_PER_QUAD]) -> I::Vector {
+    let mut sums = [I::splat(0.0); KEYS_PER_QUAD];
     let (blocks, rest) = query.as_chunks::<LANES>();
     for (at, block) in blocks.iter().enumerate() {
         let x = I::load(block);
-        for key in 0..FEW {
+        for key in 0..KEYS_PER_QUAD {
             sums[key] = I::fused_lanes(x, I::load(&keys[key].as_chunks().0[at]), sums[key]);
         }
     }
     if !rest.is_empty() {
         let (x, zero) = (I::load_part(rest, I::splat(0.0)), I::splat(0.0));
-        for key in 0..FEW {
+        for key in 0..KEYS_PER_QUAD {
             let part = I::load_part(keys[key].as_chunks::<LANES>().1, zero);
             sums[key] = I::fused_lanes(x, part, sums[key]);
         }
@@ -189,9 +192,9 @@ fn exponentials<I: Isa>(scores: &[f32], most: f32, weights: &mut [f32]) -> f32 {
 #[inline(always)]
 fn weighted<I: Isa>(weights: &[f32], values: &[f32], out: &mut [f32]) {
     let (width, mut at) = (out.len(), 0);
-    while at + WIDE * LANES <= width {
-        columns::<I, WIDE>(weights, values, width, at, out);
-        at += WIDE * LANES;
+    while at + VALUE_VECTORS * LANES <= width {
+        columns::<I, VALUE_VECTORS>(weights, values, width, at, out);
+        at += VALUE_VECTORS * LANES;
     }
     while at + LANES <= width {
         columns::<I, 1>(weights, values, width, at, out);

@@ -14,6 +14,8 @@ struct Case {
     sizes: [usize; 7],
     dtype: DType,
     bias: Option<[usize; 4]>,
+    /// Whether some summands are −∞, and queries that see no key for that reason infinite.
+    leaves_out: bool,
     first: Vec<i64>,
     filled: Vec<i64>,
 }
@@ -36,6 +38,7 @@ impl Case {
             1 => Some([1, 1, 1, 1]),
             _ => Some([batch, 1, queries, u.int_in_range(1..=capacity)?]),
         };
+        let leaves_out = bias.is_some() && u.arbitrary()?;
         let cap = if u.arbitrary()? { 3.0 } else { 0.0 };
         let op = Attention { scale: 0.4, cap, before, after, bias: bias.is_some(), expected: capacity };
         let filled = (0..batch).map(|_| u.int_in_range(0..=capacity as i64)).collect::<Result<Vec<_>, _>>()?;
@@ -46,6 +49,7 @@ impl Case {
             sizes: [batch, group * shared, shared, queries, capacity, depth, width],
             dtype,
             bias,
+            leaves_out,
             first,
             filled,
         })
@@ -53,15 +57,29 @@ impl Case {
 
     fn inputs(&self) -> Vec<Tensor> {
         let [batch, heads, shared, queries, capacity, depth, width] = self.sizes;
+        let query = |at: usize| {
+            let (item, query) = (at / (heads * queries * depth), at / depth % queries);
+            let lost = at.is_multiple_of(depth) && self.leaves_all_out(item, query);
+            if lost { f64::INFINITY } else { value(1)(at) }
+        };
         let mut inputs = vec![
-            tensor(DType::F32, &[batch, heads, queries, depth], value(1)),
+            tensor(DType::F32, &[batch, heads, queries, depth], query),
             tensor(self.dtype, &[batch, shared, capacity, depth], value(2)),
             tensor(self.dtype, &[batch, shared, capacity, width], value(3)),
             Tensor::from_i64s(&self.first),
             Tensor::from_i64s(&self.filled),
         ];
-        inputs.extend(self.bias.map(|dims| tensor(DType::F32, &dims, value(4))));
+        inputs.extend(self.bias.map(|dims| {
+            let left_out = |at: usize| self.leaves_out && (at / dims[3] % 3 == 0 || at % 5 == 0);
+            tensor(DType::F32, &dims, |at| if left_out(at) { f64::NEG_INFINITY } else { value(4)(at) })
+        }));
         inputs
+    }
+
+    /// Whether the summands leave out all keys of a query.
+    fn leaves_all_out(&self, item: usize, query: usize) -> bool {
+        let row = |[batch, _, queries, _]: [usize; 4]| if batch * queries == 1 { 0 } else { item * queries + query };
+        self.leaves_out && self.bias.is_some_and(|dims| row(dims) % 3 == 0)
     }
 
     fn made(&self, inputs: &[Tensor]) -> Vec<f64> {
@@ -80,21 +98,23 @@ impl Case {
             let list = item * shared + head / (heads / shared);
             let cached = |of: usize, key: usize, size: usize| &given[of][(list * capacity + key) * size..][..size];
             let x = &given[0][((item * heads + head) * queries + query) * depth..][..depth];
+            let summand = |key: usize| {
+                self.bias.map_or(0.0, |dims| {
+                    let at = zip([item, head, query, key], dims).map(|(at, dim)| if dim == 1 { 0 } else { at });
+                    given[5][zip(at, dims).fold(0, |place, (at, dim)| place * dim + at)]
+                })
+            };
             let seen = |key: &usize| {
                 let apart = *key as i64 - position;
                 let near = self.op.before.is_none_or(|before| -apart <= before as i64)
                     && self.op.after.is_none_or(|after| apart <= after as i64);
-                near && self.bias.is_none_or(|dims| dims[3] == 1 || *key < dims[3])
+                near && self.bias.is_none_or(|dims| dims[3] == 1 || *key < dims[3]) && summand(*key).is_finite()
             };
             let score = |key: usize| {
                 let score: f64 = zip(x, cached(1, key, depth)).map(|(x, k)| x * k).sum();
                 let (scaled, cap) = (score * f64::from(self.op.scale), f64::from(self.op.cap));
                 let bent = if cap > 0.0 { (scaled / cap).tanh() * cap } else { scaled };
-                let summand = self.bias.map_or(0.0, |dims| {
-                    let at = zip([item, head, query, key], dims).map(|(at, dim)| if dim == 1 { 0 } else { at });
-                    given[5][zip(at, dims).fold(0, |place, (at, dim)| place * dim + at)]
-                });
-                bent + summand
+                bent + summand(key)
             };
             let keys: Vec<usize> = (0..self.filled[item] as usize).filter(seen).collect();
             let scores: Vec<f64> = keys.iter().map(|key| score(*key)).collect();
@@ -129,7 +149,7 @@ fn attention_follows_its_definition() {
 fn plain(sizes: [usize; 7], filled: &[i64]) -> Case {
     let op = Attention { scale: 0.5, cap: 0.0, before: None, after: Some(0), bias: false, expected: sizes[4] };
     let first = filled.iter().map(|filled| filled - sizes[3] as i64).collect();
-    Case { op, sizes, dtype: DType::F32, bias: None, first, filled: filled.to_vec() }
+    Case { op, sizes, dtype: DType::F32, bias: None, leaves_out: false, first, filled: filled.to_vec() }
 }
 
 #[test]
