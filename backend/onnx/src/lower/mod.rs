@@ -7,6 +7,7 @@
 //! shapes depend on values that only a run computes are lowered in phases.
 
 mod arity;
+mod attributes;
 mod bind;
 mod builder;
 mod compact;
@@ -270,6 +271,7 @@ impl<'a> Lowering<'a> {
                 return Ok(());
             }
             Ok(lowering) => arity::no_more_inputs(node)
+                .and_then(|()| attributes::only_known(node))
                 .and_then(|()| lowering(&Operator::new(node, node.version, views()), &mut self.builder)),
             Err(fault) => Err(fault),
         };

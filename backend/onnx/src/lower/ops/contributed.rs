@@ -64,6 +64,9 @@ fn fused_matmul(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vi
 /// zero point.
 fn narrow_matmul(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     operator.float_input(0)?;
+    if operator.flag("weight_prepacked", false)? {
+        return Err(Fault::unsupported("weights that are packed for one kernel (weight_prepacked)"));
+    }
     let a = operator.ranked(0, 1)?;
     let (rows, depth) = (operator.size("N", 1, 0)?, operator.size("K", 1, 0)?);
     let (bits, block) = (operator.size("bits", 1, 4)?, operator.size("block_size", 1, 0)?);
