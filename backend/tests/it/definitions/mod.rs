@@ -1,6 +1,7 @@
 //! Operators that are lowered to many nodes, against their definitions written as loops in `f64`. All inputs are
 //! constants, so that lowering computes the result.
 
+mod attention;
 mod grids;
 mod norms;
 mod recurrent;

@@ -40,8 +40,10 @@ fn attention(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>
     let values = heads.values.reshaped(shared(1, [total, value_depth]))?;
 
     let scores = multiplied(builder, &queries, &keys)?.reshaped(vec![batch, query_heads, length, total])?;
-    let scaled = scaled(operator, builder, &scores, depth)?;
-    let capped = capped(operator, builder, &scaled)?;
+    let options = ScoreOptions::read(operator, depth)?;
+    let (domain, dtype) = (domain_of(scores.dtype()), scores.dtype());
+    let scaled = builder.map(domain, [&scores], dtype, |[score]| score * options.scale)?;
+    let capped = capped(builder, &scaled, options.cap)?;
     let (masked, bias) = masked(operator, builder, &capped, heads.past)?;
     let mut weights = normalized(builder, &masked, 3, false)?;
     if let Some(bias) = bias {
@@ -73,12 +75,13 @@ fn over_cache(operator: &Operator<'_>, builder: &mut Builder, heads: Heads) -> R
             Lengths { first, filled }
         }
     };
-    let bias = operator.optional(3).map(|mask| summands(builder, mask)).transpose()?;
+    let bias = operator.optional(3).map(|_| summands(builder, operator.ranked(3, 1)?, total)).transpose()?;
     let reach = |name| Ok::<_, Fault>(usize::try_from(operator.int(name, -1)?).ok());
     let causal = operator.flag("is_causal", false)?.then_some(0);
+    let options = ScoreOptions::read(operator, depth)?;
     let op = Attention {
-        scale: operator.node.float("scale")?.unwrap_or((1.0 / (depth as f64).sqrt()) as f32),
-        cap: operator.float("softcap", 0.0)?.max(0.0),
+        scale: options.scale as f32,
+        cap: options.cap as f32,
         before: reach("left_window_size")?,
         after: causal.or(reach("right_window_size")?),
         bias: bias.is_some(),
@@ -94,11 +97,35 @@ fn over_cache(operator: &Operator<'_>, builder: &mut Builder, heads: Heads) -> R
     Ok(vec![result, heads.keys, heads.values])
 }
 
-/// A mask as summands of scores: −∞ for keys that it leaves out.
-fn summands(builder: &mut Builder, mask: &View) -> Result<View, Fault> {
-    match mask.dtype() {
-        DType::Bool => builder.map(Domain::F32, [mask], DType::F32, |[seen]| seen.select(0.0, f64::NEG_INFINITY)),
-        _ => Ok(mask.clone()),
+/// A mask as summands of scores: −∞ for keys that it leaves out. Keys beyond a shorter mask are left out.
+fn summands(builder: &mut Builder, mask: &View, total: usize) -> Result<View, Fault> {
+    let summands = match mask.dtype() {
+        DType::Bool => builder.map(Domain::F32, [mask], DType::F32, |[seen]| seen.select(0.0, f64::NEG_INFINITY))?,
+        _ => mask.clone(),
+    };
+    let mut dims = summands.dims().to_vec();
+    match dims.last_mut() {
+        // The kernel would broadcast it over all keys.
+        Some(keys @ 1) if total > 1 => {
+            *keys = 2;
+            let mode = PadMode::Constant(f64::NEG_INFINITY.into());
+            builder.padded(&summands, mode, vec![0; dims.len()], dims)
+        }
+        _ => Ok(summands),
+    }
+}
+
+/// Modifications of the scores.
+struct ScoreOptions {
+    scale: f64,
+    /// Bound towards which scores are bent; 0 for none.
+    cap: f64,
+}
+
+impl ScoreOptions {
+    fn read(operator: &Operator<'_>, depth: usize) -> Result<Self, Fault> {
+        let scale = operator.node.float("scale")?.map_or(1.0 / (depth as f64).sqrt(), f64::from);
+        Ok(Self { scale, cap: f64::from(operator.float("softcap", 0.0)?.max(0.0)) })
     }
 }
 
@@ -116,8 +143,8 @@ impl Heads {
         if operator.optional(4).is_some() || operator.optional(5).is_some() {
             let (old_keys, old_values) = (operator.typed(4, dtype)?, operator.typed(5, dtype)?);
             past = old_keys.dims().get(2).copied().unwrap_or(0);
-            keys = continued(builder, old_keys, &keys)?;
-            values = continued(builder, old_values, &values)?;
+            keys = concatenated_past(builder, old_keys, &keys)?;
+            values = concatenated_past(builder, old_values, &values)?;
         }
         let (q, k, v) = (queries.dims(), keys.dims(), values.dims());
         let fits = q[0] == k[0] && k[..3] == v[..3] && q[3] == k[3] && k[1] > 0 && q[1].is_multiple_of(k[1]);
@@ -141,7 +168,7 @@ pub(super) fn by_head(builder: &mut Builder, x: &View, heads: usize) -> Result<V
 }
 
 /// Appends `new` to `old`, along time.
-pub(super) fn continued(builder: &mut Builder, old: &View, new: &View) -> Result<View, Fault> {
+pub(super) fn concatenated_past(builder: &mut Builder, old: &View, new: &View) -> Result<View, Fault> {
     let fits = old.rank() == 4 && [0, 1, 3].iter().all(|axis| old.dims()[*axis] == new.dims()[*axis]);
     if !fits {
         return Err(Fault::invalid(format!("{} cannot follow {}", new.shape(), old.shape())));
@@ -149,16 +176,9 @@ pub(super) fn continued(builder: &mut Builder, old: &View, new: &View) -> Result
     builder.concatenated(&[old.clone(), new.clone()], 2)
 }
 
-/// Returns the scores times the scale.
-fn scaled(operator: &Operator<'_>, builder: &mut Builder, scores: &View, depth: usize) -> Result<View, Fault> {
-    let scale = operator.node.float("scale")?.map_or(1.0 / (depth as f64).sqrt(), f64::from);
-    builder.map(domain_of(scores.dtype()), [scores], scores.dtype(), |[score]| score * scale)
-}
-
-/// Limits the scores by the soft cap, if there is one.
-fn capped(operator: &Operator<'_>, builder: &mut Builder, scores: &View) -> Result<View, Fault> {
-    let cap = f64::from(operator.float("softcap", 0.0)?);
-    if cap <= 0.0 {
+/// Limits the scores by the soft cap, if it is not 0.
+fn capped(builder: &mut Builder, scores: &View, cap: f64) -> Result<View, Fault> {
+    if cap == 0.0 {
         return Ok(scores.clone());
     }
     builder.map(domain_of(scores.dtype()), [scores], scores.dtype(), |[score]| (score / cap).apply(Unary::Tanh) * cap)
@@ -268,7 +288,7 @@ pub(super) fn positions(
 fn full_mask(operator: &Operator<'_>, builder: &mut Builder, total: usize) -> Result<View, Fault> {
     let mask = operator.ranked(3, 1)?;
     let own = mask.dims()[mask.rank() - 1];
-    if own >= total || own == 1 {
+    if own >= total {
         return Ok(mask.clone());
     }
     let fill = if mask.dtype() == DType::Bool { 0.0 } else { f64::NEG_INFINITY };

@@ -1,7 +1,7 @@
 //! Attention as operators of the domain `com.microsoft`. Queries, keys and values are given or projected; options are
 //! keys and values of earlier calls, padding, and query heads that share key heads.
 
-use super::attention::{by_head, continued, positions, within};
+use super::attention::{by_head, concatenated_past, positions, within};
 use super::cached::{Lengths, appended, attended, is_cached, rotated};
 use super::matmul::multiplied;
 use super::softmax::normalized;
@@ -17,7 +17,8 @@ type Parts = [View; 3];
 
 /// Lowers attention of an input whose queries, keys and values are products with one matrix.
 fn projected(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
-    if operator.flag("do_rotary", false)? || operator.optional(6).is_some() {
+    let shared = operator.flag("past_present_share_buffer", false)? || operator.optional(6).is_some();
+    if operator.flag("do_rotary", false)? || shared {
         return Err(Fault::unsupported("rotary embedding within, or past and present in one buffer"));
     }
     let x = operator.float_input(0)?;
@@ -47,20 +48,20 @@ fn projected(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>
         from += width;
     }
     let [queries, mut keys, mut values] = Parts::try_from(parts).map_err(|_| Fault::missing(1))?;
-    let mut past = 0;
+    let mut options = ScoreOptions::read(operator)?;
+    (options.mask, options.bias) = (operator.optional(3), operator.optional(5));
     if operator.optional(4).is_some() {
         let old = operator.typed(4, x.dtype())?;
         let &[2, batch, own, length, depth] = old.dims() else {
             return Err(Fault::invalid(format!("a past of shape {}", old.shape())));
         };
-        past = length;
+        options.follow(builder, &queries, length)?;
         let mut half = |at| builder.part(old, 0, at, 1)?.reshaped(vec![batch, own, length, depth]);
         let (old_keys, old_values) = (half(0)?, half(1)?);
-        keys = continued(builder, &old_keys, &keys)?;
-        values = continued(builder, &old_values, &values)?;
+        keys = concatenated_past(builder, &old_keys, &keys)?;
+        values = concatenated_past(builder, &old_values, &values)?;
     }
-    let how = How { mask: operator.optional(3), bias: operator.optional(5), past, ..How::read(operator)? };
-    let result = how.attended(builder, [&queries, &keys, &values])?;
+    let result = options.attended(builder, [&queries, &keys, &values])?;
     if !operator.wants(1) {
         return Ok(vec![result]);
     }
@@ -98,22 +99,24 @@ fn multi_head(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View
         parts.push(by_head(builder, &part, heads)?);
     }
     let [queries, mut keys, mut values] = Parts::try_from(parts).map_err(|_| Fault::missing(2))?;
-    let mut how = How { mask: operator.optional(4), bias: operator.optional(5), ..How::read(operator)? };
+    let mut options = ScoreOptions::read(operator)?;
+    (options.mask, options.bias) = (operator.optional(4), operator.optional(5));
     if operator.optional(6).is_some() {
         let (old_keys, old_values) = (operator.typed(6, q.dtype())?, operator.typed(7, q.dtype())?);
-        how.past = old_keys.dims().get(2).copied().unwrap_or(0);
+        let capacity = old_keys.dims().get(2).copied().unwrap_or(0);
         if operator.optional(8).is_some() {
             // The past has a capacity, and its length is data.
             let lengths = given_lengths(operator, builder, queries.dims())?;
-            let mut kept = |old, new| appended(builder, Some(old), new, &lengths.first, how.past, false);
+            let mut kept = |old, new| appended(builder, Some(old), new, &lengths.first, capacity, false);
             [keys, values] = [kept(old_keys, &keys)?, kept(old_values, &values)?];
-            how.lengths = Some(lengths);
+            options.lengths = Some(lengths);
         } else {
-            keys = continued(builder, old_keys, &keys)?;
-            values = continued(builder, old_values, &values)?;
+            options.follow(builder, &queries, capacity)?;
+            keys = concatenated_past(builder, old_keys, &keys)?;
+            values = concatenated_past(builder, old_values, &values)?;
         }
     }
-    let result = how.attended(builder, [&queries, &keys, &values])?;
+    let result = options.attended(builder, [&queries, &keys, &values])?;
     Ok(vec![result, keys, values])
 }
 
@@ -126,17 +129,25 @@ fn given_lengths(operator: &Operator<'_>, builder: &mut Builder, queries: &[usiz
     Ok(Lengths { first, filled })
 }
 
-/// Causal attention of queries whose heads share those of keys and values, with a cache that may be longer than what it
-/// holds.
+/// Attention, causal by default, of queries whose heads share those of keys and values, with a cache that may be longer
+/// than what it holds.
 ///
 /// The number of positions per row of the batch is data. The capacity is the length of the past cache, or the total
 /// length if that is larger. The total length must be known; it is known if it is the size of a mask.
 fn grouped(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
-    if operator.optional(11).is_some() || operator.flag("smooth_softmax", false)? {
+    if operator.optional(11).is_some() || operator.int("smooth_softmax", -1)? == 1 {
         return Err(Fault::unsupported("a sink of attention (head_sink, smooth_softmax)"));
     }
-    if (12..operator.count()).any(|index| operator.optional(index).is_some()) {
-        return Err(Fault::unsupported("a quantised cache (k_scale, v_scale)"));
+    let has = |names: [usize; 2]| names.into_iter().any(|index| operator.optional(index).is_some());
+    let is_real = |name| Ok::<_, Fault>(operator.string(name, "NONE")? == "NONE");
+    if has([12, 13]) || !is_real("k_quant_type")? || !is_real("v_quant_type")? {
+        return Err(Fault::unsupported("a quantised cache (k_scale, v_scale, k_quant_type, v_quant_type)"));
+    }
+    if has([14, 15]) {
+        return Err(Fault::unsupported("normalised queries and keys (q_norm_weight, k_norm_weight)"));
+    }
+    if operator.flag("sliding_window_cache", false)? {
+        return Err(Fault::unsupported("a cache that holds a window of positions (sliding_window_cache)"));
     }
     operator.only_outputs(3, "of scores")?;
     let (heads, own) = (operator.size("num_heads", 1, 0)?, operator.size("kv_num_heads", 1, 0)?);
@@ -150,7 +161,12 @@ fn grouped(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, 
     let parts = match operator.optional(1) {
         Some(_) => [q.clone(), operator.typed(1, q.dtype())?.clone(), operator.typed(2, q.dtype())?.clone()],
         None => {
-            let depth = q.dims().last().copied().unwrap_or(0) / heads.saturating_add(2 * own).max(1);
+            let (width, all) = (q.dims().last().copied().unwrap_or(0), heads.saturating_add(own.saturating_mul(2)));
+            if q.rank() != 3 || !width.is_multiple_of(all) {
+                let text = format!("{} does not divide into {heads} heads of queries and twice {own}", q.shape());
+                return Err(Fault::invalid(text));
+            }
+            let depth = width / all;
             let mut part = |from, heads| builder.part(q, 2, from * depth, heads * depth);
             [part(0, heads)?, part(heads, own)?, part(heads + own, own)?]
         }
@@ -158,41 +174,64 @@ fn grouped(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, 
     let values = by_head(builder, &parts[2], own)?;
     let &[batch, _, length, _] = values.dims() else { return Err(Fault::missing(0)) };
     let lengths = grouped_lengths(operator, builder, batch, length)?;
+    let total = operator.known_int(builder, 6, "total_sequence_length")?;
+    let total = usize::try_from(total).map_err(|_| Fault::invalid(format!("a total length of {total} positions")))?;
     let [queries, keys] = match operator.flag("do_rotary", false)? {
         true => {
             let interleaved = operator.flag("rotary_interleaved", false)?;
             let angles = [operator.float_input(7)?, operator.float_input(8)?];
-            let positions = operator.optional(9).map_or(Ok(&lengths.first), |_| operator.typed(9, DType::I64))?;
-            let mut turn = |x: &View, heads| rotated(builder, x, heads, angles, positions, interleaved);
+            let positions = match operator.optional(9) {
+                None => lengths.first.clone(),
+                Some(_) if total == length => first_of_all(builder, operator.typed(9, DType::I64)?, batch)?,
+                Some(_) => operator.typed(9, DType::I64)?.clone(),
+            };
+            let mut turn = |x: &View, heads| rotated(builder, x, heads, angles, &positions, interleaved);
             let (queries, keys) = (turn(&parts[0], heads)?, turn(&parts[1], own)?);
             [builder.cast(&queries, q.dtype())?, builder.cast(&keys, q.dtype())?]
         }
         false => [by_head(builder, &parts[0], heads)?, by_head(builder, &parts[1], own)?],
     };
-    let total = operator.known_int(builder, 6, "total_sequence_length")?;
-    let total = usize::try_from(total).map_err(|_| Fault::invalid(format!("a total length of {total} positions")))?;
     let mut kept = |index: usize, new: &View| {
         let cache = operator.optional(index);
-        let room = cache.and_then(|cache| cache.dims().get(2)).copied().unwrap_or(0);
-        appended(builder, cache, new, &lengths.first, room.max(total).max(length), false)
+        let capacity = cache.and_then(|cache| cache.dims().get(2)).copied().unwrap_or(0);
+        appended(builder, cache, new, &lengths.first, capacity.max(total).max(length), false)
     };
     let (keys, values) = (kept(3, &keys)?, kept(4, &values)?);
     let capacity = keys.dims()[2];
-    let window = Some(operator.int("local_window_size", -1)?).filter(|size| *size > 0);
+    let window = match operator.int("local_window_size", -1)? {
+        -1 => None,
+        size => match usize::try_from(size) {
+            Ok(size) if size > 0 => Some(size),
+            _ => return Err(Fault::attribute("local_window_size", size, "-1, or at least 1")),
+        },
+    };
+    let causal = operator.flag("causal", true)?;
+    if !causal && window.is_some() {
+        return Err(Fault::unsupported("a window of attention to both sides (causal, local_window_size)"));
+    }
     let depth = queries.dims()[3];
     let op = Attention {
         scale: scale(operator, depth)?,
         // ONNX Runtime takes a negative cap for none.
         cap: operator.float("softcap", 0.0)?.max(0.0),
         // The position itself counts.
-        before: window.and_then(|size| usize::try_from(size - 1).ok()),
-        after: Some(0),
+        before: window.map(|size| size - 1),
+        after: causal.then_some(0),
         bias: operator.optional(10).is_some(),
         expected: capacity,
     };
     let result = attended(builder, op, [&queries, &keys, &values], &lengths, operator.optional(10))?;
-    let result = result.reshaped(vec![batch, length, result.elements() / (batch * length).max(1)])?;
+    let result = result.reshaped(vec![batch, length, heads.saturating_mul(values.dims()[3])])?;
     Ok(vec![result, keys, values])
+}
+
+/// The first positions of a prompt, in which all rows count on from one: the first of the given ones, as `[batch]`.
+fn first_of_all(builder: &mut Builder, positions: &View, batch: usize) -> Result<View, Fault> {
+    if positions.elements() == 0 {
+        return Ok(positions.clone());
+    }
+    let first = builder.part(&positions.reshaped(vec![positions.elements()])?, 0, 0, 1)?;
+    builder.expanded(&first, Shape::new(vec![batch])?)
 }
 
 /// The factor of scores: 0 stands for the root of the depth.
@@ -221,33 +260,43 @@ fn grouped_lengths(
 }
 
 /// Modifications of the scores.
-struct How<'a> {
+struct ScoreOptions<'a> {
     /// Factor of the scores; 0 for the reciprocal root of the depth.
     scale: f32,
     /// Lengths, or truths of keys, as integers.
     mask: Option<&'a View>,
     /// Addend for keys that the mask leaves out.
-    left_out: f64,
+    mask_value: f64,
     /// Addend of the scores.
     bias: Option<&'a View>,
     causal: bool,
-    /// Keys and values that come from earlier calls, or the capacity for them if there are lengths.
+    /// Keys and values that come from earlier calls.
     past: usize,
-    /// Number of them per row, if only a run knows it.
+    /// Where the rows stand among the keys, for attention in one pass over them.
     lengths: Option<Lengths>,
 }
 
-impl<'a> How<'a> {
+impl<'a> ScoreOptions<'a> {
     fn read(operator: &Operator<'_>) -> Result<Self, Fault> {
         Ok(Self {
             scale: operator.float("scale", 0.0)?,
             mask: None,
-            left_out: f64::from(operator.float("mask_filter_value", -10_000.0)?),
+            mask_value: f64::from(operator.float("mask_filter_value", -10_000.0)?),
             bias: None,
             causal: operator.flag("unidirectional", false)?,
             past: 0,
             lengths: None,
         })
+    }
+
+    /// Lets the queries follow this many keys of earlier calls.
+    fn follow(&mut self, builder: &mut Builder, queries: &View, past: usize) -> Result<(), Fault> {
+        let &[batch, _, length, _] = queries.dims() else { return Err(Fault::missing(0)) };
+        self.past = past;
+        if past > 0 && is_cached(queries.dtype()) {
+            self.lengths = Some(Lengths::known(builder, batch, [past, past.saturating_add(length)])?);
+        }
+        Ok(())
     }
 
     /// Returns the values weighted by the softmax of the scores, as `[batch, length, heads · depth]`.
@@ -260,8 +309,9 @@ impl<'a> How<'a> {
             let (q, k, v) = (queries.shape(), keys.shape(), values.shape());
             return Err(Fault::invalid(format!("queries of {q}, keys of {k} and values of {v} do not go together")));
         }
-        if self.lengths.is_some() || self.past > 0 && is_cached(queries.dtype()) {
-            return self.over_cache(builder, [queries, keys, values])?.reshaped(vec![batch, length, heads * wide]);
+        if let Some(lengths) = &self.lengths {
+            let result = self.over_cache(builder, [queries, keys, values], lengths)?;
+            return result.reshaped(vec![batch, length, heads.saturating_mul(wide)]);
         }
         // With an axis for the query heads that share a key head, if several do.
         let shared = |many: usize, matrix: [usize; 2]| match sharing {
@@ -280,24 +330,19 @@ impl<'a> How<'a> {
     }
 
     /// [`Self::attended`] of queries that follow others, in one pass over the keys and values.
-    fn over_cache(&self, builder: &mut Builder, parts: [&View; 3]) -> Result<View, Fault> {
+    fn over_cache(&self, builder: &mut Builder, parts: [&View; 3], lengths: &Lengths) -> Result<View, Fault> {
         let (&[batch, heads, length, depth], total) = (parts[0].dims(), parts[1].dims()[2]) else {
             return Err(Fault::missing(0));
         };
-        let known = match &self.lengths {
-            Some(_) => None,
-            None => Some(Lengths::known(builder, batch, [self.past, total])?),
-        };
-        let lengths = self.lengths.as_ref().or(known.as_ref()).ok_or_else(|| Fault::missing(8))?;
         let scores = [batch, heads, length, total];
         let bias = self.bias.map(|bias| builder.as_f32(bias)).transpose()?;
         let bias = match self.mask {
             None => bias,
             Some(mask) => {
-                let (seen, left_out) = (seen(builder, mask, &scores)?, self.left_out);
+                let seen = seen(builder, mask, &scores)?;
                 let bias = bias.map_or_else(|| builder.scalar(DType::F32, 0.0), Ok)?;
                 Some(builder.map(Domain::F32, [&bias, &seen], DType::F32, |[bias, seen]| {
-                    let lowered = bias + left_out;
+                    let lowered = bias + self.mask_value;
                     seen.select(bias, lowered)
                 })?)
             }
@@ -320,7 +365,7 @@ impl<'a> How<'a> {
         if let Some(mask) = self.mask {
             let seen = seen(builder, mask, scores.dims())?;
             scores = builder.map(domain, [&scores, &seen], dtype, |[score, seen]| {
-                let lowered = score + self.left_out;
+                let lowered = score + self.mask_value;
                 seen.select(score, lowered)
             })?;
         }

@@ -3,6 +3,7 @@
 
 use super::{Builder, Entry, Fault, Operator, View, domain_of, gather};
 use anabranch_kernels::DType;
+use anabranch_kernels::op::{Binary, Domain};
 
 pub(super) const TABLE: &[Entry] = &[("RotaryEmbedding", rotary)];
 
@@ -45,8 +46,9 @@ pub(super) fn turned(
     let rest = builder.part(&whole, 3, width, depth - width)?;
     let half = width / 2;
     let angle_dims = if by_head { [batch, 1, length, half] } else { [batch, length, 1, half] };
-    let cosine = angles(builder, cosines, positions, [batch, length, half])?.reshaped(angle_dims)?;
-    let sine = angles(builder, sines, positions, [batch, length, half])?.reshaped(angle_dims)?;
+    let positions = positions.map(|positions| from_the_front(builder, positions, cosines)).transpose()?;
+    let cosine = angles(builder, cosines, positions.as_ref(), [batch, length, half])?.reshaped(angle_dims)?;
+    let sine = angles(builder, sines, positions.as_ref(), [batch, length, half])?.reshaped(angle_dims)?;
 
     // Pairs are neighbours, or half the features apart.
     let (axis, pairs) = if interleaved { (4, [half, 2]) } else { (3, [2, half]) };
@@ -68,6 +70,16 @@ pub(super) fn turned(
     let both = [real.reshaped(member.clone())?, imaginary.reshaped(member)?];
     let joined = builder.concatenated(&both, axis)?.reshaped(part.dims())?;
     builder.concatenated(&[joined, rest], 3)?.reshaped(x.dims())
+}
+
+/// Moves negative positions in front of the first row of the angles, so that a run refuses them: they would count from
+/// the last row.
+fn from_the_front(builder: &mut Builder, positions: &View, angles: &View) -> Result<View, Fault> {
+    let rows = angles.dims().first().copied().unwrap_or(0) as f64;
+    builder.map(Domain::I64, [positions], DType::I64, |[position]| {
+        let outside = position - rows;
+        position.with(Binary::Less, 0.0).select(outside, position)
+    })
 }
 
 /// Returns the cosines or sines for each position of each element of the batch, selected by the positions if they are
