@@ -4,8 +4,8 @@
 //! part, runs the host's worker program itself, and waits until all threads are done. The first worker that fails
 //! records the reason and raises the stop flag; the other workers leave at their next step, chunk or wait. A worker
 //! that sees the end of the run's time in a kernel just leaves: the caller, who checks the same token and clock, stops
-//! the others. When all workers have left a failed run, its caller resets everything in flight, so that no data of one
-//! run reaches the next.
+//! the others. When all workers have left a failed run, its caller takes the buffers that the run went on with in
+//! place. Then it resets everything in flight, so that no data of one run reaches the next.
 
 use super::RunOptions;
 use super::cpu::CpuWorker;
@@ -73,7 +73,7 @@ pub(super) struct Call<'a> {
     pub(super) tensors: GpuTensors,
 }
 
-/// A failure, and whether the engine stays usable.
+/// A failure, and whether the engine is unusable. Otherwise it has to be [reset](Engine::reset) before its next run.
 #[derive(Debug)]
 pub(super) struct Broken {
     pub(super) error: ExecError,
@@ -177,11 +177,20 @@ impl Engine {
             None => Ok(()),
             Some(blame) => {
                 // After the loss of a device, or a bug of this code, the engine is unusable.
-                let broken = matches!(blame.failure.error.kind, ErrorKind::DeviceFailure | ErrorKind::Internal);
-                let repairable = !broken && self.reset();
-                Err(Broken { error: self.diagnosis.named(blame), beyond_repair: !repairable })
+                let beyond_repair = matches!(blame.failure.error.kind, ErrorKind::DeviceFailure | ErrorKind::Internal);
+                Err(Broken { error: self.diagnosis.named(blame), beyond_repair })
             }
         }
+    }
+
+    /// Makes all workers forget a failed run, after the caller has taken what it [left](Self::left). Returns whether
+    /// memory sufficed to create lost buffers again.
+    ///
+    /// A buffer is lost only if something holds it after all workers have let go.
+    pub(super) fn reset(&self) -> bool {
+        let workers = || self.stations.iter().flatten().map(|station| lock(&station.worker));
+        workers().for_each(|mut worker| worker.let_go());
+        self.channels.reset() && workers().all(|mut worker| worker.restore())
     }
 
     /// Lets the devices write into buffers that the caller no longer uses, and drops the other buffers.
@@ -203,7 +212,7 @@ impl Engine {
         }
     }
 
-    /// Returns the buffer that a failed run has left for an output of the host.
+    /// Takes the buffer that a failed run has left for an output of the host.
     pub(super) fn left(&self, output: u32) -> Option<Arc<Buffer>> {
         lock(&self.stations[HOST.index()].as_ref()?.worker).cpu()?.left(output)
     }
@@ -276,12 +285,6 @@ impl Engine {
             Err(Halt::Left(place)) => self.verdict.leave(worker, place),
         }
         self.channels.port(worker).show(Doing::Idle);
-    }
-
-    /// Makes all workers forget a failed run. Returns whether memory sufficed to create the lost buffers again.
-    fn reset(&self) -> bool {
-        let workers = self.stations.iter().flatten().all(|station| lock(&station.worker).reset());
-        workers && self.channels.reset()
     }
 
     /// Appends the events of a successful run, and clears the workers' logs.

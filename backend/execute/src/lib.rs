@@ -53,18 +53,19 @@ pub use dynamic::DynamicExecutor;
 pub use event::{Activity, Event, Lane};
 #[cfg(any(test, feature = "testing"))]
 pub use faults::lose_at_submission;
-pub use in_place::{continued, is_continued};
+pub use in_place::{is_placeholder, placeholder, stands_for};
 pub use options::{RunOptions, RunOutput};
 pub use pool::DevicePool;
 pub use resident::DeviceTensor;
 
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_base::sync::{Mutex, lock};
-use anabranch_ir::program::{NodeId, Origin, Program, Value, ValueId};
+use anabranch_ir::program::{NodeId, Origin, Program, Value};
 use anabranch_kernels::{Buffer, Tensor, TensorSpec};
 use anabranch_placement_core::platform::{DeviceId, DeviceKind};
 use anabranch_plan::{HOST, InPlace, Plan, PlanDevice, Route, TransferId};
 use engine::{Call, Engine};
+use in_place::HostInput;
 #[cfg(not(feature = "gpu"))]
 use no_gpu::{self as gpu, self as link};
 use runner::Work;
@@ -83,6 +84,7 @@ pub struct Executor {
     kernels: Arc<Kernels>,
     /// Inputs that may lie in the memory of outputs, by their numbers among those of the host.
     in_place: Arc<[InPlace]>,
+    host_inputs: Arc<[HostInput]>,
     state: Arc<Mutex<State>>,
     /// Dropped last: its threads run the engine.
     pool: Arc<DevicePool>,
@@ -113,7 +115,8 @@ impl Executor {
         let engine = Some(Arc::new(Engine::build(&plan, &kernels, pool)?));
         let state = Arc::new(Mutex::new(State { engine, ..State::default() }));
         let in_place = in_place::on_host(&plan, kernels.program());
-        Ok(Self { plan, kernels, in_place, state, pool: Arc::clone(pool) })
+        let host_inputs = in_place::inputs_on_host(&plan, kernels.program(), &in_place);
+        Ok(Self { plan, kernels, in_place, host_inputs, state, pool: Arc::clone(pool) })
     }
 
     /// Returns the plan.
@@ -145,8 +148,9 @@ impl Executor {
     /// Runs the plan as [`Self::run`] does, and reuses the memory of a former result.
     ///
     /// Tensors of `output` that nothing else holds are overwritten. A repeated run on CPUs with the same `output`, if
-    /// it is not queued, allocates nothing. One exception is a few bytes for a token or a timeout, which kernels check.
-    /// After an error `output` holds nothing of use.
+    /// it is not queued, allocates nothing. Exceptions are a few bytes for a token or a timeout, which kernels check,
+    /// and for the positions of each append, rotation and attention over a cache. After an error `output` has at most
+    /// the former outputs that the run went on with, in their places.
     ///
     /// # Errors
     /// As [`Self::run`].
@@ -160,8 +164,8 @@ impl Executor {
     /// likewise.
     ///
     /// # Errors
-    /// As [`Self::run`]; also if a tensor is not on the device that the plan reads it on, or an input is [`continued`]
-    /// of which `output` has no former one.
+    /// As [`Self::run`]; also if a tensor is not on the device that the plan reads it on, or an input is a
+    /// [`placeholder`] of which `output` has no former one.
     pub fn run_resident(
         &self,
         inputs: &[&Tensor],
@@ -170,8 +174,7 @@ impl Executor {
         output: &mut RunOutput,
     ) -> Result<(), ExecError> {
         output.events.clear();
-        let on_host = |at: usize| self.plan.input_device(at) == HOST;
-        verify_inputs(self.program(), on_host, &self.in_place, inputs)?;
+        self.verify_inputs(inputs)?;
         let Some(_inside) = inside::enter_run() else {
             return Err(ExecError::internal("a run was asked for from within a kernel"));
         };
@@ -191,8 +194,20 @@ impl Executor {
             origin,
             output: std::mem::take(output),
         };
-        *output = work.run_by(&queue)?;
-        Ok(())
+        let result;
+        (result, *output) = work.run_by(&queue);
+        result
+    }
+
+    /// Checks that these are tensors for the inputs on the host; some may go on with former outputs.
+    fn verify_inputs(&self, inputs: &[&Tensor]) -> Result<(), ExecError> {
+        let values = || self.host_inputs.iter().map(|input| (self.program().value(input.value), input.in_place));
+        let mut may = values();
+        let given = inputs.iter().map(|tensor| match may.next() {
+            Some((value, true)) if stands_for(tensor, value) => &value.spec,
+            _ => tensor.spec(),
+        });
+        verify_specs(values().map(|(value, _)| value), given, "inputs")
     }
 
     /// Runs the plan on the calling thread, as soon as it has its turn.
@@ -227,8 +242,8 @@ impl Executor {
         state.spare.clear();
         if let Err(broken) = result {
             drop(replaced);
-            output.outputs.extend(self.left(&engine, inputs, moved));
-            if broken.beyond_repair {
+            self.leave(&engine, inputs, moved, &mut output.outputs);
+            if broken.beyond_repair || !engine.reset() {
                 state.engine = None;
                 self.pool.forget_lost();
             }
@@ -267,8 +282,9 @@ impl Executor {
     /// Returns another handle of this executor.
     fn share(&self) -> Self {
         let (plan, kernels) = (Arc::clone(&self.plan), Arc::clone(&self.kernels));
-        let (in_place, state) = (Arc::clone(&self.in_place), Arc::clone(&self.state));
-        Self { plan, kernels, in_place, state, pool: Arc::clone(&self.pool) }
+        let (in_place, host_inputs) = (Arc::clone(&self.in_place), Arc::clone(&self.host_inputs));
+        let (state, pool) = (Arc::clone(&self.state), Arc::clone(&self.pool));
+        Self { plan, kernels, in_place, host_inputs, state, pool }
     }
 
     /// Returns the engine. It is built again if it broke, or if another plan's run has found one of its GPUs lost.
@@ -333,29 +349,6 @@ pub fn verify_devices(planned: &[PlanDevice], given: &[ComputeDevice]) -> Result
     let given = given.iter().map(ComputeDevice::name).collect::<Vec<_>>().join(", ");
     let text = format!("the plan was made for {planned}, but these devices are given: {given}; make it again");
     Err(ExecError::new(ErrorKind::DeviceFailure, text))
-}
-
-/// The inputs that are on the host.
-fn host_inputs(program: &Program, on_host: impl Fn(usize) -> bool + Clone) -> impl Iterator<Item = &Value> + Clone {
-    let on_host = move |(at, _): &(usize, &ValueId)| on_host(*at);
-    program.inputs.iter().enumerate().filter(on_host).map(|(_, id)| program.value(*id))
-}
-
-/// Whether these are tensors for the inputs that are on the host; some may go on `in_place` with former outputs.
-fn verify_inputs(
-    program: &Program,
-    on_host: impl Fn(usize) -> bool + Clone,
-    in_place: &[InPlace],
-    inputs: &[&Tensor],
-) -> Result<(), ExecError> {
-    let wanted = host_inputs(program, on_host);
-    let given = inputs.iter().enumerate().map(|(at, tensor)| {
-        let may = in_place.iter().any(|pair| pair.input == at);
-        let value = if may { wanted.clone().nth(at) } else { None };
-        let value = value.filter(|value| in_place::is_continued(value, tensor.spec()));
-        value.map_or(tensor.spec(), |value| &value.spec)
-    });
-    verify_specs(wanted.clone(), given, "inputs")
 }
 
 /// Checks that the number of tensors is right, and that each has its input's type and shape.

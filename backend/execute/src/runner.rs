@@ -38,6 +38,9 @@ pub(super) struct Work {
     pub(super) output: RunOutput,
 }
 
+/// A run's end, and its result: after an error the former one, or what the run has left of it.
+type Ended = (Result<(), ExecError>, RunOutput);
+
 /// A run on its way from its caller to the thread and back.
 pub(super) struct Job {
     stage: Mutex<Stage>,
@@ -48,7 +51,7 @@ enum Stage {
     Queued(Box<Work>),
     /// The run has started, or its caller has withdrawn it.
     Taken,
-    Done(thread::Result<Result<RunOutput, ExecError>>),
+    Done(thread::Result<Ended>),
 }
 
 impl RunnerThread {
@@ -96,32 +99,38 @@ fn serve(runs: &Receiver<Arc<Job>>) {
 }
 
 impl Work {
-    fn run(mut self) -> Result<RunOutput, ExecError> {
+    fn run(mut self) -> Ended {
         let inputs: Vec<_> = self.inputs.iter().collect();
-        self.executor.run_in_turn(&inputs, &self.resident, &self.options, self.origin, &mut self.output)?;
-        Ok(self.output)
+        let result = self.executor.run_in_turn(&inputs, &self.resident, &self.options, self.origin, &mut self.output);
+        (result, self.output)
     }
 
     /// Has the thread behind `queue` execute the run, unless it has to end before it starts.
-    pub(super) fn run_by(self, queue: &Sender<Arc<Job>>) -> Result<RunOutput, ExecError> {
+    pub(super) fn run_by(self, queue: &Sender<Arc<Job>>) -> Ended {
         let options = self.options.clone();
         let deadline = Deadline::new(&options, self.origin);
         let job = Arc::new(Job { stage: Mutex::new(Stage::Queued(Box::new(self))), done: Condvar::new() });
         match queue.send(Arc::clone(&job)) {
             Ok(()) => job.wait(&deadline),
-            Err(_) => Err(ExecError::internal("the thread that makes queued runs has ended")),
+            Err(_) => {
+                let error = ExecError::internal("the thread that makes queued runs has ended");
+                match mem::replace(&mut *lock(&job.stage), Stage::Taken) {
+                    Stage::Queued(work) => (Err(error), work.output),
+                    _ => (Err(error), RunOutput::default()),
+                }
+            }
         }
     }
 }
 
 impl Job {
-    fn wait(&self, deadline: &Deadline<'_>) -> Result<RunOutput, ExecError> {
+    fn wait(&self, deadline: &Deadline<'_>) -> Ended {
         let mut stage = lock(&self.stage);
         loop {
             match mem::replace(&mut *stage, Stage::Taken) {
                 Stage::Done(result) => return result.unwrap_or_else(|panic| resume_unwind(panic)),
                 Stage::Queued(work) => match deadline.verdict() {
-                    Some(error) => return Err(error),
+                    Some(error) => return (Err(error), work.output),
                     None => *stage = Stage::Queued(work),
                 },
                 // A run in progress checks its deadline itself.

@@ -25,9 +25,14 @@ pub(super) trait Worker: Send {
     /// Returns its log.
     fn log(&mut self) -> &mut Log;
 
-    /// Prepares the next run after a failed run, and creates buffers again that were in flight. Returns whether memory
+    /// Forgets a failed run: lets go of all that it held of this run, also of other workers' buffers.
+    fn let_go(&mut self);
+
+    /// Creates buffers again that the failed run has lost, after all workers have let go. Returns whether memory
     /// sufficed.
-    fn reset(&mut self) -> bool;
+    fn restore(&mut self) -> bool {
+        true
+    }
 
     /// Returns the worker of a CPU device, if it is one.
     fn cpu(&mut self) -> Option<&mut CpuWorker> {

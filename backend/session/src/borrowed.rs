@@ -20,7 +20,8 @@ pub const SMALL: usize = 4 << 10;
 pub unsafe fn input(data: *const u8, spec: TensorSpec) -> Option<Tensor> {
     let size = spec.bytes();
     let Some(start) = NonNull::new(data.cast_mut()).filter(|_| size > 0) else { return Tensor::try_zeroed(spec) };
-    // SAFETY: as for this function; the tensor is only read, because only the caller holds it.
+    // SAFETY: as for this function. The tensor is only read: inputs are, and `Stateful`, which runs over former states,
+    // leaves borrowed memory alone.
     let buffer = if size > SMALL { unsafe { Buffer::borrowed(start, size) } } else { None };
     let copied = || {
         let mut copy = Buffer::try_zeroed(size)?;
@@ -69,7 +70,10 @@ pub fn owned(tensor: &Tensor) -> Tensor {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Inputs, Session, SessionOptions};
+    use anabranch_device::DetectOptions;
     use anabranch_kernels::{DType, Shape};
+    use anabranch_onnx::import::proto::{GraphProto, ModelProto, NodeProto, ValueInfoProto};
 
     #[test]
     fn large_aligned_tensors_stay_where_they_are_and_others_are_copied() {
@@ -95,5 +99,34 @@ mod tests {
         // SAFETY: there is room for two integers, apart from the tensor.
         unsafe { copy_out(&tensor, NonNull::from(&mut place).cast()) };
         assert_eq!(place, [1, -2]);
+    }
+
+    #[test]
+    fn a_borrowed_state_is_only_read() {
+        const COUNT: usize = 2 * SMALL;
+        let value = |name: &str| ValueInfoProto::f32s(name, &[COUNT as i64]);
+        let graph = GraphProto {
+            node: vec![NodeProto::of("Add", &["sum_in", "x"], &["sum_out"])],
+            input: vec![value("sum_in"), value("x")],
+            output: vec![value("sum_out")],
+            ..GraphProto::default()
+        };
+        let options = SessionOptions::default().with_devices(DetectOptions::default().without_gpu());
+        let session = Session::from_bytes(&ModelProto::of(graph, 17).to_bytes(), options).expect("a model");
+        let mut sums = session.stateful(&[("sum_out", "sum_in")]).expect("state");
+        let spec = || TensorSpec::new(DType::F32, Shape::new([COUNT]).expect("small"));
+        let memory = vec![1f32; COUNT];
+        // SAFETY: `memory` has this many bytes, and outlives the tensor unchanged.
+        let state = unsafe { input(memory.as_ptr().cast(), spec()) }.expect("little memory");
+        let ones = Tensor::from_elements(spec().shape, &[1f32; COUNT]).expect("as many");
+        sums.run(&Inputs::new().tensor("sum_in", state).tensor("x", ones)).expect("runs");
+        for _ in 0..3 {
+            sums.run(&Inputs::new()).expect("runs");
+            // A run may not write through this pointer; read by it, because the compiler knows the array unchanged.
+            // SAFETY: `memory` is initialised.
+            assert!((0..COUNT).all(|at| unsafe { memory.as_ptr().add(at).read_volatile() } == 1.0));
+        }
+        let sum = sums.outputs().tensor("sum_out").expect("made");
+        assert!(sum.elements::<f32>().expect("floats").iter().all(|sum| *sum == 5.0));
     }
 }

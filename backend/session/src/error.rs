@@ -48,6 +48,8 @@ enum Cause {
     Shared(#[from] SharedShortage),
     #[error(transparent)]
     Input(#[from] InputError),
+    #[error("{failed}; state `{input}` was lost with this run: the next run starts from the first state")]
+    Lost { failed: Arc<Cause>, input: String },
 }
 
 /// A plan that fits a device alone, but not together with plans that are in use.
@@ -197,6 +199,11 @@ impl SessionError {
         if let Cause::Lower(error) = &*self.cause { error.obstacles() } else { &[] }
     }
 
+    /// Adds that a run which failed has lost a state, by its input.
+    pub(super) fn with_lost_state(self, input: &str) -> Self {
+        Self { cause: Arc::new(Cause::Lost { failed: self.cause, input: input.to_owned() }) }
+    }
+
     /// Whether the run ended because its [`CancelToken`](anabranch_execute::CancelToken) was used.
     pub fn is_cancelled(&self) -> bool {
         self.kind() == ErrorKind::Cancelled
@@ -218,32 +225,39 @@ impl SessionError {
     }
 
     fn about(&self) -> About<'_> {
-        match &*self.cause {
-            Cause::Import(error) => About { file: error.file(), node: error.node(), ..About::of(ErrorKind::Model) },
-            Cause::Compiled(error) => About { file: Some(error.file()), ..About::of(ErrorKind::Model) },
-            Cause::Lower(error) => lower(error),
-            Cause::Memory(_) => About::of(ErrorKind::Memory),
-            Cause::Detect(error) => About::of(ErrorKind::Device).device(&error.device),
-            Cause::Planning(error) | Cause::Calibration(CalibrationError::Planning(error)) => planning(error),
-            Cause::Calibration(CalibrationError::Exec(error)) | Cause::Exec(error) => exec(error),
-            Cause::Shared(shortage) => About::of(ErrorKind::Memory).device(&shortage.device),
-            Cause::Input(InputError::Missing { name, .. }) => About::of(ErrorKind::MissingInput).input(name),
-            Cause::Input(InputError::Shape { name, open, .. }) => {
+        self.cause.about()
+    }
+}
+
+impl Cause {
+    fn about(&self) -> About<'_> {
+        match self {
+            Self::Lost { failed, .. } => failed.about(),
+            Self::Import(error) => About { file: error.file(), node: error.node(), ..About::of(ErrorKind::Model) },
+            Self::Compiled(error) => About { file: Some(error.file()), ..About::of(ErrorKind::Model) },
+            Self::Lower(error) => lower(error),
+            Self::Memory(_) => About::of(ErrorKind::Memory),
+            Self::Detect(error) => About::of(ErrorKind::Device).device(&error.device),
+            Self::Planning(error) | Self::Calibration(CalibrationError::Planning(error)) => planning(error),
+            Self::Calibration(CalibrationError::Exec(error)) | Self::Exec(error) => exec(error),
+            Self::Shared(shortage) => About::of(ErrorKind::Memory).device(&shortage.device),
+            Self::Input(InputError::Missing { name, .. }) => About::of(ErrorKind::MissingInput).input(name),
+            Self::Input(InputError::Shape { name, open, .. }) => {
                 About { symbol: open.first().map(String::as_str), ..About::of(ErrorKind::Dimension).input(name) }
             }
-            Cause::Input(InputError::TooLarge { name, .. }) => About::of(ErrorKind::Dimension).input(name),
-            Cause::Input(InputError::AboveLimit { name, device, .. }) => {
+            Self::Input(InputError::TooLarge { name, .. }) => About::of(ErrorKind::Dimension).input(name),
+            Self::Input(InputError::AboveLimit { name, device, .. }) => {
                 About::of(ErrorKind::Memory).device(device).input(name)
             }
-            Cause::Input(InputError::NoMemory { name, .. }) => About::of(ErrorKind::Memory).input(name),
-            Cause::Input(InputError::NoDevice { .. }) => About::of(ErrorKind::Device),
-            Cause::Input(InputError::FedTwice { input: name, .. } | InputError::Shorter { name, .. }) => {
+            Self::Input(InputError::NoMemory { name, .. }) => About::of(ErrorKind::Memory).input(name),
+            Self::Input(InputError::NoDevice { .. }) => About::of(ErrorKind::Device),
+            Self::Input(InputError::FedTwice { input: name, .. } | InputError::Shorter { name, .. }) => {
                 About::of(ErrorKind::Input).input(name)
             }
-            Cause::Input(InputError::NoState { .. } | InputError::Unlike { .. } | InputError::Stateless) => {
+            Self::Input(InputError::NoState { .. } | InputError::Unlike { .. } | InputError::Stateless) => {
                 About::of(ErrorKind::Input)
             }
-            Cause::Input(
+            Self::Input(
                 InputError::Spec { name, .. }
                 | InputError::Parts { name, .. }
                 | InputError::Unknown { name, .. }
@@ -252,10 +266,10 @@ impl SessionError {
                 | InputError::CompiledFixed { name, .. }
                 | InputError::Fixed { name },
             ) => About::of(ErrorKind::Input).input(name),
-            Cause::Input(InputError::Phases) => About::of(ErrorKind::Infeasible),
-            Cause::Input(InputError::Resident | InputError::Made { .. }) => About::of(ErrorKind::Unsupported),
-            Cause::Input(InputError::Unmade { .. }) => About::of(ErrorKind::Model),
-            Cause::Input(InputError::Undecided) => About::of(ErrorKind::Internal),
+            Self::Input(InputError::Phases) => About::of(ErrorKind::Infeasible),
+            Self::Input(InputError::Resident | InputError::Made { .. }) => About::of(ErrorKind::Unsupported),
+            Self::Input(InputError::Unmade { .. }) => About::of(ErrorKind::Model),
+            Self::Input(InputError::Undecided) => About::of(ErrorKind::Internal),
         }
     }
 }

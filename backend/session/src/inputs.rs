@@ -5,7 +5,8 @@ use super::error::{InputError, SessionError};
 use super::open::Session;
 use super::plausible;
 use super::value_info::dims_text;
-use anabranch_execute::DeviceTensor;
+use anabranch_execute::{DeviceTensor, stands_for};
+use anabranch_ir::program::Value;
 use anabranch_kernels::dtype::Element;
 use anabranch_kernels::{Shape, Tensor, TensorSpec};
 use anabranch_onnx::import::Input;
@@ -33,6 +34,11 @@ impl Given {
             Self::Host(tensor) => tensor.spec(),
             Self::Device(tensor) => tensor.spec(),
         }
+    }
+
+    /// Whether it stands for this input, which goes on with a former output.
+    pub(super) fn stands_for(&self, value: &Value) -> bool {
+        matches!(self, Self::Host(tensor) if stands_for(tensor, value))
     }
 
     /// The tensor on the host: a copy of one that is on a GPU.

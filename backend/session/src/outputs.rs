@@ -92,21 +92,27 @@ impl Outputs {
         self.names = Arc::clone(names);
     }
 
-    /// An output where it is.
-    pub(super) fn found(&self, name: &str) -> Option<Given> {
-        let place = name.place(&self.names)?;
-        Some(match self.resident.binary_search(&place) {
-            Ok(at) => Given::Device(self.spare.resident[at].clone()),
-            Err(before) => Given::Host(self.tensors[place - before].clone()),
-        })
+    /// The names of all outputs, in the model's order.
+    pub(super) fn names(&self) -> &Arc<[String]> {
+        &self.names
     }
 
-    /// Lets the next run leave an output in this tensor's memory, if it fits and nothing else holds it.
-    pub(super) fn write_over(&mut self, name: &str, former: Given) {
-        let Some(place) = name.place(&self.names) else { return };
+    /// The output at a place in the model's order, where it is.
+    pub(super) fn found(&self, place: usize) -> Given {
+        match self.resident.binary_search(&place) {
+            Ok(at) => Given::Device(self.spare.resident[at].clone()),
+            Err(before) => Given::Host(self.tensors[place - before].clone()),
+        }
+    }
+
+    /// Lets the next run leave the output at a place in this tensor's memory, if it fits and nothing else holds it. A
+    /// caller's memory is only read.
+    pub(super) fn write_over(&mut self, place: usize, former: Given) {
         match (self.resident.binary_search(&place), former) {
             (Ok(at), Given::Device(tensor)) => self.spare.resident[at] = tensor,
-            (Err(before), Given::Host(tensor)) => self.tensors[place - before] = tensor,
+            (Err(before), Given::Host(tensor)) if !tensor.buffer().is_borrowed() => {
+                self.tensors[place - before] = tensor
+            }
             _ => {}
         }
     }

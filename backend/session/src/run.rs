@@ -7,7 +7,7 @@ use super::outputs::Outputs;
 use super::phases::Later;
 use super::prepare::Prepared;
 use anabranch_base::lock::lock;
-use anabranch_execute::{ComputeDevice, Deadline, DeviceTensor, RunOptions, RunOutput, is_continued};
+use anabranch_execute::{ComputeDevice, Deadline, DeviceTensor, RunOptions, RunOutput};
 use anabranch_ir::program::{Program, ValueId};
 use anabranch_kernels::Tensor;
 use anabranch_placement_core::platform::DeviceId;
@@ -225,7 +225,7 @@ fn given<'i>(inputs: &'i Inputs, program: &Program, value: ValueId) -> Result<&'
     let expected = || value.spec.to_string();
     match inputs.given(&value.name) {
         None => Err(InputError::Missing { name: name(), expected: expected() }),
-        Some(given) if *given.spec() != value.spec && !is_continued(value, given.spec()) => {
+        Some(given) if *given.spec() != value.spec && !given.stands_for(value) => {
             Err(InputError::Spec { name: name(), given: given.spec().clone(), expected: expected() })
         }
         Some(given) => match (program.fixed.get(&value.name), given) {

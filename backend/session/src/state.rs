@@ -21,8 +21,9 @@ use std::time::Instant;
 ///
 /// The state is moved from run to run and stays on its device. The memory of the state before is used for the next
 /// run's outputs. The first state is what is given for its inputs, else zeros. An axis along which it grows then has no
-/// elements, unless [`Self::resize`] gives it some. A run that fails leaves the state as it was, but for
-/// positions of a cache that it has written in place.
+/// elements, unless [`Self::resize`] gives it some. After a run that fails, the same step can be run again: positions
+/// of a cache that it has written in place are written again. If the failure has lost a state, the error says so, and
+/// the next run starts from the first state.
 ///
 /// ```
 /// # mod anabranch {
@@ -59,6 +60,8 @@ pub struct Stateful {
     /// Whether the state is there.
     begun: bool,
     outputs: Outputs,
+    /// The outputs' names, and by pair the output's place among them.
+    places: (Arc<[String]>, Vec<Option<usize>>),
     /// By pair, the state before the last run: memory for the next run's outputs.
     former: Vec<Option<Given>>,
     predicted: Option<RunPrediction>,
@@ -91,6 +94,7 @@ impl Session {
             inputs,
             begun: false,
             outputs,
+            places: Default::default(),
             former,
             predicted: None,
             settled: false,
@@ -127,15 +131,27 @@ impl Stateful {
             }
             self.inputs.give_back(inputs, replaced);
         }
-        let plan = run?;
+        let plan = run.map_err(|error| self.without_lost(error))?;
         self.predicted = plan.rest.is_none().then(|| RunPrediction::of(&plan));
         self.runs += 1;
-        for (pair, former) in self.pairs.iter().zip(&mut self.former) {
-            let made =
-                self.outputs.found(&pair.output).ok_or_else(|| InputError::Unmade { name: pair.output.clone() })?;
-            *former = self.inputs.exchange(&pair.input, made);
+        self.place_outputs();
+        for ((pair, place), former) in self.pairs.iter().zip(&self.places.1).zip(&mut self.former) {
+            let place = place.ok_or_else(|| InputError::Unmade { name: pair.output.clone() })?;
+            *former = self.inputs.exchange(&pair.input, self.outputs.found(place));
         }
         Ok(&self.outputs)
+    }
+
+    /// Forgets the whole state if a failure has lost a part of it, and adds that to the error.
+    fn without_lost(&mut self, error: SessionError) -> SessionError {
+        match self.pairs.iter().find(|pair| self.begun && self.inputs.given(&pair.input).is_none()) {
+            Some(StatePair { input, .. }) => {
+                let error = error.with_lost_state(input);
+                self.reset();
+                error
+            }
+            None => error,
+        }
     }
 
     fn run_once(&mut self, options: &RunOptions) -> Result<Arc<Prepared>, SessionError> {
@@ -143,12 +159,23 @@ impl Stateful {
             let deadline = Deadline::new(options, options.asked.unwrap_or_else(Instant::now));
             interruption::under(deadline.watch(), || self.settle(&Inputs::new()))?;
         }
-        for (pair, former) in self.pairs.iter().zip(&mut self.former) {
-            if let Some(former) = former.take() {
-                self.outputs.write_over(&pair.output, former);
+        self.place_outputs();
+        for (place, former) in self.places.1.iter().zip(&mut self.former) {
+            if let (Some(place), Some(former)) = (place, former.take()) {
+                self.outputs.write_over(*place, former);
             }
         }
         self.session.run_with_state(&self.pairs, &mut self.inputs, &mut self.outputs, options)
+    }
+
+    /// Finds the places of the pairs' outputs, if these are not those of the run before.
+    fn place_outputs(&mut self) {
+        let names = self.outputs.names();
+        if !Arc::ptr_eq(names, &self.places.0) {
+            let of: BTreeMap<&String, usize> = names.iter().zip(0..).collect();
+            let places = self.pairs.iter().map(|pair| of.get(&pair.output).copied()).collect();
+            self.places = (Arc::clone(names), places);
+        }
     }
 
     /// Adds the first state to inputs, if they do not have it: zeros, whose sizes these inputs and the options tell.
@@ -190,9 +217,14 @@ impl Stateful {
     /// If a state would lose elements or finds no memory, or these inputs do not tell its other sizes before the first
     /// run.
     pub fn resize(&mut self, inputs: &Inputs, size: usize) -> Result<(), SessionError> {
+        let is_first = !self.begun;
         let replaced = self.inputs.take_over(inputs);
         let resized = within_memory(|| self.resized(size));
         if resized.is_err() {
+            if is_first {
+                // The failed inputs have decided the first state's sizes.
+                self.reset();
+            }
             self.inputs.give_back(inputs, replaced);
         }
         for (name, tensor) in resized? {

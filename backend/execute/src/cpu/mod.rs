@@ -101,8 +101,8 @@ impl CpuWorker {
         }
     }
 
-    /// Takes a buffer of a former output whose content the next run goes on with in place, or gives it back if another
-    /// owner else has it.
+    /// Takes a buffer of a former output whose content the next run goes on with in place. Gives it back if something
+    /// else holds it, or its memory is a caller's.
     pub(super) fn go_on_with(&mut self, output: u32, mut buffer: Arc<Buffer>) -> Result<(), Arc<Buffer>> {
         let place = self.program.handed_out.iter().find(|handed_out| handed_out.output == output);
         let Some(HandedOut { cell, .. }) = place else { return Err(buffer) };
@@ -113,17 +113,17 @@ impl CpuWorker {
         if matches!(cell, Cell::Shared(own) if Arc::ptr_eq(own, &buffer)) {
             *cell = Cell::Empty;
         }
-        if Arc::get_mut(&mut buffer).is_none() {
+        if buffer.is_borrowed() || Arc::get_mut(&mut buffer).is_none() {
             return Err(buffer);
         }
         *cell = Cell::Shared(buffer);
         Ok(())
     }
 
-    /// The buffer of an output, as a run that failed has left it.
-    pub(super) fn left(&self, output: u32) -> Option<Arc<Buffer>> {
+    /// Takes the buffer of an output, as a run that failed has left it.
+    pub(super) fn left(&mut self, output: u32) -> Option<Arc<Buffer>> {
         let place = self.program.handed_out.iter().find(|handed_out| handed_out.output == output)?;
-        self.cells[place.cell as usize].share()
+        self.cells[place.cell as usize].hand_over()
     }
 
     /// Gives each output a buffer that no caller has, and hands over the slots that links fill first.
@@ -237,24 +237,6 @@ impl CpuWorker {
             }
         }
     }
-
-    /// Creates the missing buffers: all at first, and after a failed run those that were in flight. Returns whether
-    /// memory sufficed.
-    fn restore(&mut self) -> bool {
-        let program = Arc::clone(&self.program);
-        for (slot, cell) in program.cells.slots.iter().zip(&mut self.cells) {
-            // A clone that a caller or a link still holds makes the buffer unusable.
-            if !cell.is_free() {
-                let Some(fresh) = Cell::zeroed(slot.bytes, slot.shared) else { return false };
-                *cell = fresh;
-            }
-        }
-        let first = program.cells.first_constant();
-        for (constant, cell) in program.cells.constants.iter().zip(&mut self.cells[first..]) {
-            *cell = Cell::Shared(Arc::clone(&constant.buffer));
-        }
-        true
-    }
 }
 
 impl Worker for CpuWorker {
@@ -273,13 +255,29 @@ impl Worker for CpuWorker {
         &mut self.log
     }
 
-    fn reset(&mut self) -> bool {
+    fn let_go(&mut self) {
         self.taken.clear();
         self.made.clear();
         self.held.clear();
         self.outputs.clear();
         self.forget_callers();
-        self.restore()
+    }
+
+    // Creates all buffers at first, and after a failed run those that it has lost.
+    fn restore(&mut self) -> bool {
+        let program = Arc::clone(&self.program);
+        for (slot, cell) in program.cells.slots.iter().zip(&mut self.cells) {
+            // A clone that a caller or a link still holds makes the buffer unusable.
+            if !cell.is_free() {
+                let Some(fresh) = Cell::zeroed(slot.bytes, slot.shared) else { return false };
+                *cell = fresh;
+            }
+        }
+        let first = program.cells.first_constant();
+        for (constant, cell) in program.cells.constants.iter().zip(&mut self.cells[first..]) {
+            *cell = Cell::Shared(Arc::clone(&constant.buffer));
+        }
+        true
     }
 
     fn cpu(&mut self) -> Option<&mut CpuWorker> {

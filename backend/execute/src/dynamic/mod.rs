@@ -22,7 +22,7 @@ mod workers;
 
 use super::error::{Failure, FailureSite};
 use super::supervise::Deadline;
-use super::{DevicePool, Kernels, RunOptions, RunOutput, inside, verify_inputs};
+use super::{DevicePool, Kernels, RunOptions, RunOutput, inside, verify_specs};
 use anabranch_base::lock::lock;
 use anabranch_kernels::Tensor;
 use anabranch_placement_core::platform::DeviceId;
@@ -81,7 +81,8 @@ impl DynamicExecutor {
     pub fn run(&self, inputs: &[impl Borrow<Tensor>], options: &RunOptions) -> Result<RunOutput, ExecError> {
         let inputs: &[&Tensor] = &inputs.iter().map(Borrow::borrow).collect::<Vec<_>>();
         let program = self.setup.kernels.program();
-        verify_inputs(program, |_| true, &[], inputs)?;
+        let wanted = program.inputs.iter().map(|id| program.value(*id));
+        verify_specs(wanted, inputs.iter().map(|tensor| tensor.spec()), "inputs")?;
         let Some(_inside) = inside::enter_run() else {
             return Err(ExecError::internal("a run was asked for from within a kernel"));
         };

@@ -198,10 +198,9 @@ impl Worker for GpuWorker {
         &mut self.log
     }
 
-    fn reset(&mut self) -> bool {
+    fn let_go(&mut self) {
         self.timing.renew();
         self.batch = Batch::default();
-        true
     }
 
     fn tensors(&mut self) -> Option<&mut GpuTensors> {

@@ -123,9 +123,8 @@ impl Worker for LinkWorker {
         &mut self.log
     }
 
-    fn reset(&mut self) -> bool {
+    fn let_go(&mut self) {
         self.download.iter_mut().chain(&mut self.upload).for_each(End::renew);
-        true
     }
 }
 

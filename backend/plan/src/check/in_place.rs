@@ -32,7 +32,7 @@ pub(super) fn judge(program: &Program, plan: &Plan, sent: &Sent, pairs: &[InPlac
 mod tests {
     use super::*;
     use crate::PlanOptions;
-    use crate::test_programs::{Placed, relu};
+    use crate::test_programs::{PlacedProgram, relu};
     use anabranch_ir::program::{ValueId, floats};
     use anabranch_kernels::op::{Append, Op};
     use anabranch_kernels::{DType, Shape, TensorSpec};
@@ -41,7 +41,7 @@ mod tests {
     const PAIR: InPlace = InPlace { input: 0, output: 0 };
 
     /// A cache with a node that appends to it, and other uses of both as drawn.
-    fn any(u: &mut Unstructured<'_>) -> Result<Placed> {
+    fn any(u: &mut Unstructured<'_>) -> Result<PlacedProgram> {
         let mut program = Program::default();
         let (cache, new) = (floats(&[1, 1, 4, 2]), floats(&[1, 1, u.int_in_range(1..=2)?, 2]));
         let start = TensorSpec::new(DType::I64, Shape::new([1]).expect("small"));
@@ -76,7 +76,7 @@ mod tests {
             program.add_output("again", past);
         }
         let devices = [u.int_in_range(0..=1)?, u.int_in_range(0..=1)?, u.int_in_range(0..=1)?];
-        Ok(Placed::new(program, &["cpu", "cpu"], &devices))
+        Ok(PlacedProgram::new(program, &["cpu", "cpu"], &devices))
     }
 
     #[test]

@@ -248,3 +248,25 @@ fn inputs_of_a_run_that_fails_are_not_kept() {
     state.run(&Inputs::new()).expect("the last inputs again");
     assert_eq!(elements(&state.snapshot(), "sum_in"), [2.0, 4.0]);
 }
+
+#[test]
+fn a_resize_that_fails_begins_no_state() {
+    let mut state = session().stateful(&[]).expect("a state");
+    state.resize(&Inputs::new(), 1 << 62).expect_err("too large");
+    assert_eq!(state.snapshot().tensors().expect("none").len(), 0);
+    state.run(&x([1.0, 1.0])).expect("runs");
+    assert_eq!(elements(&state.snapshot(), "past_key_values.0"), [1.0, 1.0]);
+}
+
+#[test]
+fn a_state_that_a_failed_run_has_lost_is_named_and_forgotten_whole() {
+    let mut state = session().stateful(&[]).expect("a state");
+    state.run(&x([1.0, 2.0])).expect("a run");
+    // As after a panic in the node that appends to it.
+    state.inputs.forget(|name| name == "sum_in");
+    let error = state.run(&x([1.0, 2.0])).map(drop).expect_err("nothing to go on with").to_string();
+    assert!(error.contains("state `sum_in` was lost") && !error.contains('\n'), "{error}");
+    assert_eq!(state.snapshot().tensors().expect("none").len(), 0);
+    state.run(&x([1.0, 2.0])).expect("the first run again");
+    assert_eq!(elements(&state.snapshot(), "sum_in"), [1.0, 2.0]);
+}
