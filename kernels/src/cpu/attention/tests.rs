@@ -70,7 +70,7 @@ impl Case {
             Tensor::from_i64s(&self.filled),
         ];
         inputs.extend(self.bias.map(|dims| {
-            let left_out = |at: usize| self.leaves_out && (at / dims[3] % 3 == 0 || at % 5 == 0);
+            let left_out = |at: usize| self.leaves_out && ((at / dims[3]).is_multiple_of(3) || at.is_multiple_of(5));
             tensor(DType::F32, &dims, |at| if left_out(at) { f64::NEG_INFINITY } else { value(4)(at) })
         }));
         inputs
@@ -79,7 +79,7 @@ impl Case {
     /// Whether the summands leave out all keys of a query.
     fn leaves_all_out(&self, item: usize, query: usize) -> bool {
         let row = |[batch, _, queries, _]: [usize; 4]| if batch * queries == 1 { 0 } else { item * queries + query };
-        self.leaves_out && self.bias.is_some_and(|dims| row(dims) % 3 == 0)
+        self.leaves_out && self.bias.is_some_and(|dims| row(dims).is_multiple_of(3))
     }
 
     fn made(&self, inputs: &[Tensor]) -> Vec<f64> {
