@@ -144,6 +144,60 @@ fn keys_and_values_by_head_get_no_bias() {
 }
 
 #[test]
+fn lengths_of_caches_that_lie_are_refused_by_node_name_and_value() {
+    let heads = |node: NodeProto| node.with(AttributeProto::int("num_heads", 1)).named("own");
+    let contributed =
+        |operator: &str, inputs: &[&str]| NodeProto { domain: "com.microsoft".into(), ..node(operator, inputs) };
+    let new = || ["q", "k", "v"].map(|name| counted(name, &[1, 2, 2])).to_vec();
+    let past = || ["pk", "pv"].map(|name| counted(name, &[1, 1, 8, 2])).to_vec();
+    let grouped = |last: i32, total: i32, is_first: bool| {
+        let names = if is_first { ["q", "k", "v", "", "", "n", "t"] } else { ["q", "k", "v", "pk", "pv", "n", "t"] };
+        let node = heads(contributed("GroupQueryAttention", &names)).with(AttributeProto::int("kv_num_heads", 1));
+        let lengths = vec![i32s("n", &[1], &[last]), i32s("t", &[], &[total])];
+        answer(node, [new(), if is_first { Vec::new() } else { past() }, lengths].concat())
+    };
+    let multi_head = |before: i32| {
+        let node = heads(contributed("MultiHeadAttention", &["q", "k", "v", "", "", "", "pk", "pv", "n"]));
+        answer(node, [new(), past(), vec![i32s("n", &[1], &[before])]].concat())
+    };
+    let attention = |filled: i64, causal: i64| {
+        let node = node("Attention", &["q", "k", "v", "", "", "", "n"]).with(AttributeProto::int("is_causal", causal));
+        let queries = counted("q", &[1, 1, 2, 2]);
+        let keys = ["k", "v"].map(|name| counted(name, &[1, 1, 8, 2]));
+        answer(node.named("own"), [vec![queries], keys.to_vec(), vec![i("n", &[1], &[filled])]].concat())
+    };
+    let stated = |name: &str, value: i64| format!("{name} is {value} ");
+    for (name, value, made, is_right) in [
+        ("seqlens_k", 1, grouped(1, 8, false), true),
+        ("seqlens_k", 7, grouped(7, 8, false), true),
+        ("seqlens_k", 8, grouped(8, 8, false), false),
+        ("seqlens_k", 0, grouped(0, 8, false), false),
+        ("seqlens_k", -1, grouped(-1, 8, false), false),
+        ("seqlens_k", i32::MIN.into(), grouped(i32::MIN, 8, false), false),
+        // The second position is padding.
+        ("seqlens_k", 0, grouped(0, 2, true), true),
+        ("seqlens_k", -1, grouped(-1, 2, true), false),
+        ("past_sequence_length", 6, multi_head(6), true),
+        ("past_sequence_length", 7, multi_head(7), false),
+        ("past_sequence_length", -1, multi_head(-1), false),
+        ("nonpad_kv_seqlen", 8, attention(8, 1), true),
+        ("nonpad_kv_seqlen", 2, attention(2, 1), true),
+        ("nonpad_kv_seqlen", 1, attention(1, 1), false),
+        ("nonpad_kv_seqlen", 1, attention(1, 0), true),
+        ("nonpad_kv_seqlen", 9, attention(9, 0), false),
+        ("nonpad_kv_seqlen", -1, attention(-1, 0), false),
+        ("nonpad_kv_seqlen", i64::MAX, attention(i64::MAX, 1), false),
+    ] {
+        match made {
+            Ok(_) => assert!(is_right, "{name} of {value} is taken"),
+            Err(error) => {
+                assert!(!is_right && error.contains(&stated(name, value)) && error.contains("own"), "{error}")
+            }
+        }
+    }
+}
+
+#[test]
 fn nothing_is_written_before_or_beyond_a_slice() {
     let write = |first: i64, mode: &str| {
         let node = node("TensorScatter", &["c", "u", "at"]).with(AttributeProto::string("mode", mode));

@@ -22,6 +22,7 @@ mod gemm;
 mod integer;
 mod lanes;
 mod layout;
+mod length;
 mod map;
 mod math;
 mod matmul;
@@ -163,6 +164,7 @@ pub fn prepare(node: &NodeSpec, constants: &[bool]) -> Result<Box<dyn CpuKernel>
                 | Op::Attention(_)
                 | Op::Append(_)
                 | Op::Rotary(_)
+                | Op::Length(_)
         );
     if !any_type && node.is_f64() {
         return double::prepare(node);
@@ -202,6 +204,7 @@ pub fn prepare(node: &NodeSpec, constants: &[bool]) -> Result<Box<dyn CpuKernel>
         Op::Attention(op) => attention::prepare(node, op)?,
         Op::Append(op) => append::prepare(node, op),
         Op::Rotary(op) => rotary::prepare(node, op),
+        Op::Length(op) => length::prepare(op),
         Op::Trees(op) => trees::prepare(node, op),
         Op::Block(block) => block::prepare(node, block, constants)?,
     })

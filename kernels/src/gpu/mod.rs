@@ -216,7 +216,7 @@ fn recipe<'n>(node: &'n NodeSpec, constants: &[bool]) -> Result<Recipe<'n>, Kern
         Op::Running(_) => return Err(node.unsupported("running sums and products are computed on CPUs")),
         Op::Fourier(_) => return Err(node.unsupported("fast transforms are computed on CPUs")),
         Op::Scatter(_) => return Err(node.unsupported("its updates follow each other")),
-        Op::Attention(_) | Op::Append(_) | Op::Rotary(_) => {
+        Op::Attention(_) | Op::Append(_) | Op::Rotary(_) | Op::Length(_) => {
             return Err(node.unsupported("lengths of caches are known on CPUs alone"));
         }
         Op::Trees(_) => return Err(node.unsupported("each row takes a way of its own through the trees")),

@@ -57,6 +57,19 @@ pub struct Rotary {
     pub by_head: bool,
 }
 
+/// Lengths that a model states for the rows of a batch, and that a run must judge before it believes them.
+///
+/// Input: any number of `i64`. Output: the same. The node fails if one is not in `least..=most`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Length {
+    /// The model's name for the lengths.
+    pub name: String,
+    /// The least length.
+    pub least: i64,
+    /// The greatest length.
+    pub most: i64,
+}
+
 /// Sizes of an [`Attention`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AttentionSizes {
@@ -142,6 +155,11 @@ impl NodeSpec {
         let positions = &self.inputs[3];
         self.require(is_list(positions, batch) || is_list(positions, all), "each row has a position")?;
         self.require(self.outputs[0].shape.elements() == self.inputs[0].shape.elements(), "its output has X's elements")
+    }
+
+    pub(super) fn check_length(&self) -> Result<(), KernelError> {
+        let sound = self.inputs[0].dtype == DType::I64 && self.inputs[0] == self.outputs[0];
+        self.require(sound, "it judges i64")
     }
 
     /// Positions of each row of the batch of a [`Rotary`].

@@ -184,6 +184,7 @@ impl NodeSpec {
             Op::Attention(op) => self.check_attention(op),
             Op::Append(_) => self.check_append(),
             Op::Rotary(_) => self.check_rotary(),
+            Op::Length(_) => self.check_length(),
             Op::Trees(_) => self.check_trees(),
             Op::MatMul(_) | Op::Block(_) => Ok(()),
         }

@@ -123,6 +123,7 @@ impl NodeSpec {
             Op::Trees(_) => ("trees", vec![self.tree_steps(), read, written]),
             Op::Attention(_) => ("attention", vec![self.attention_flops(), self.attention_bytes(), written]),
             Op::Append(_) => ("append", vec![self.bytes_written(), self.read(1)]),
+            Op::Length(_) => ("length", vec![read]),
             Op::Rotary(_) => ("rotary", vec![read, self.rows_written()]),
             Op::Softmax(op) => match op.axis + 1 == self.rank() {
                 true => ("softmax rows", vec![read, read / self.size(0, op.axis)]),

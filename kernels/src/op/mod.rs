@@ -21,7 +21,7 @@ mod work;
 
 pub use block::{Block, Member, Operand};
 pub(crate) use cache::AttentionSizes;
-pub use cache::{Append, Attention, Rotary};
+pub use cache::{Append, Attention, Length, Rotary};
 pub use expression::{Binary, Domain, Expression, ExpressionError, Register, Step, Unary};
 pub use family::Family;
 pub use kinds::{
@@ -98,6 +98,8 @@ pub enum Op {
     Append(Append),
     /// Rotary position embedding.
     Rotary(Rotary),
+    /// Lengths of caches that are judged.
+    Length(Length),
     /// Scores of rows by a forest of decision trees.
     Trees(Trees),
     /// Nodes that are computed together, chunk of rows by chunk of rows.
@@ -194,6 +196,7 @@ impl Op {
             Self::Attention(_) => "attention",
             Self::Append(_) => "append",
             Self::Rotary(_) => "rotary",
+            Self::Length(_) => "length",
             Self::Trees(_) => "trees",
             Self::Block(_) => "block",
         }

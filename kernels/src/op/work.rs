@@ -105,6 +105,7 @@ impl NodeSpec {
             | Op::Attention(_)
             | Op::Append(_)
             | Op::Rotary(_)
+            | Op::Length(_)
             | Op::Trees(_) => Class::Buffer,
         }
     }
@@ -130,7 +131,7 @@ impl NodeSpec {
                 let kept = self.outputs.first().and_then(|to| to.shape.dims().get(op.axis)).copied().unwrap_or(0);
                 4.0 * read + written * (kept as f64).max(2.0).log2()
             }
-            Op::Running(_) => read,
+            Op::Running(_) | Op::Length(_) => read,
             Op::Fourier(op) => 5.0 * dim(0, 3) * op.steps(),
             Op::Scatter(_) => elements(&self.inputs, 2),
             Op::Trees(_) => 2.0 * self.tree_steps(),

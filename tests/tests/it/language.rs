@@ -145,6 +145,7 @@ fn attention_over_a_cache_is_that_of_onnx_runtime() {
 fn caches_that_each_step_concatenates() {
     decode("llama", 2, 16, None, 12);
     decode("gpt2", 4, 8, None, 12);
+    decode("optimum", 2, 8, None, 12);
 }
 
 #[test]
@@ -154,8 +155,9 @@ fn lengths_that_lie_are_refused_by_node_and_number() {
         let error = session.run(&step_inputs(32, |_| mask)).expect_err("a length that lies").to_string();
         assert!(expected.iter().all(|text| error.contains(text)) && !error.contains('\n'), "{error}");
     };
-    refused(2, ["/model/layers.0/attn/GroupQueryAttention", "63"]);
-    refused(-1, ["/model/layers.0/attn/GroupQueryAttention", "-32"]);
-    refused(i64::MAX, ["/model/layers.0/attn/GroupQueryAttention", "-"]);
+    refused(2, ["\"/model/layers.0/attn/GroupQueryAttention\"", "seqlens_k is 63"]);
+    refused(0, ["\"/model/layers.0/attn/GroupQueryAttention\"", "seqlens_k is -1"]);
+    refused(-1, ["\"/model/layers.0/attn/GroupQueryAttention\"", "seqlens_k is -33"]);
+    refused(i64::MAX, ["\"/model/layers.0/attn/GroupQueryAttention\"", "seqlens_k is -"]);
     assert_eq!(session.ready_plans(), 1);
 }

@@ -104,6 +104,7 @@ impl CanonicalProgram {
                 | Op::Attention(_)
                 | Op::Append(_)
                 | Op::Rotary(_)
+                | Op::Length(_)
                 | Op::Trees(_) => {
                     return Err(refused("has no canonical form".into()));
                 }

@@ -2,8 +2,9 @@
 //! decide no shape.
 
 use super::{Builder, Fault, View};
-use anabranch_kernels::op::{Append, Attention, Op, Rotary};
+use anabranch_kernels::op::{Append, Attention, Length, Op, Rotary};
 use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
+use std::ops::RangeInclusive;
 
 /// Where the rows of a batch stand in their caches: `i64`, as many as rows.
 pub(super) struct Lengths {
@@ -20,6 +21,19 @@ impl Lengths {
         let mut list = |length: usize| builder.made(Tensor::from_i64s(&vec![length as i64; batch]));
         Ok(Self { first: list(past)?, filled: list(filled)? })
     }
+}
+
+/// Lengths as `i64` that the run refuses by this name if one is out of range.
+pub(super) fn judged(
+    builder: &mut Builder,
+    lengths: &View,
+    name: &str,
+    range: RangeInclusive<usize>,
+) -> Result<View, Fault> {
+    let lengths = builder.cast(lengths, DType::I64)?;
+    let (least, most) = (*range.start() as i64, *range.end() as i64);
+    let spec = lengths.spec.clone();
+    builder.emit_one(Op::Length(Length { name: name.to_owned(), least, most }), &[lengths], spec)
 }
 
 /// Whether there is attention over a cache of this type.

@@ -2,7 +2,7 @@
 //! keys and values of earlier calls, padding, and query heads that share key heads.
 
 use super::attention::{by_head, concatenated_past, positions, within};
-use super::cached::{Lengths, appended, attended, is_cached, rotated};
+use super::cached::{Lengths, appended, attended, is_cached, judged, rotated};
 use super::matmul::multiplied;
 use super::softmax::normalized;
 use super::{Builder, Entry, Fault, Operator, View, domain_of};
@@ -106,7 +106,7 @@ fn multi_head(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View
         let capacity = old_keys.dims().get(2).copied().unwrap_or(0);
         if operator.optional(8).is_some() {
             // The past has a capacity, and its length is data.
-            let lengths = given_lengths(operator, builder, queries.dims())?;
+            let lengths = given_lengths(operator, builder, queries.dims(), capacity)?;
             let mut kept = |old, new| appended(builder, Some(old), new, &lengths.first, capacity, false);
             [keys, values] = [kept(old_keys, &keys)?, kept(old_values, &values)?];
             options.lengths = Some(lengths);
@@ -121,9 +121,18 @@ fn multi_head(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View
 }
 
 /// The number of past positions that is given for all rows of the batch, and that of the keys with the new ones.
-fn given_lengths(operator: &Operator<'_>, builder: &mut Builder, queries: &[usize]) -> Result<Lengths, Fault> {
+fn given_lengths(
+    operator: &Operator<'_>,
+    builder: &mut Builder,
+    queries: &[usize],
+    capacity: usize,
+) -> Result<Lengths, Fault> {
     let &[batch, _, length, _] = queries else { return Err(Fault::missing(0)) };
-    let past = builder.cast(operator.typed(8, DType::I32)?, DType::I64)?.reshaped(vec![1])?;
+    let Some(most) = capacity.checked_sub(length) else {
+        return Err(Fault::invalid(format!("{length} new positions for a cache of {capacity}")));
+    };
+    let past = operator.typed(8, DType::I32)?.reshaped(vec![1])?;
+    let past = judged(builder, &past, "past_sequence_length", 0..=most)?;
     let first = builder.expanded(&past, Shape::new(vec![batch])?)?;
     let filled = builder.map(Domain::I64, [&first], DType::I64, |[first]| first + length as f64)?;
     Ok(Lengths { first, filled })
@@ -173,9 +182,11 @@ fn grouped(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, 
     };
     let values = by_head(builder, &parts[2], own)?;
     let &[batch, _, length, _] = values.dims() else { return Err(Fault::missing(0)) };
-    let lengths = grouped_lengths(operator, builder, batch, length)?;
     let total = operator.known_int(builder, 6, "total_sequence_length")?;
     let total = usize::try_from(total).map_err(|_| Fault::invalid(format!("a total length of {total} positions")))?;
+    let past = |index| operator.optional(index).and_then(|cache| cache.dims().get(2).copied()).unwrap_or(0);
+    let capacity = past(3).max(past(4)).max(total).max(length);
+    let lengths = grouped_lengths(operator, builder, [batch, length, total, capacity])?;
     let [queries, keys] = match operator.flag("do_rotary", false)? {
         true => {
             let interleaved = operator.flag("rotary_interleaved", false)?;
@@ -191,13 +202,9 @@ fn grouped(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, 
         }
         false => [by_head(builder, &parts[0], heads)?, by_head(builder, &parts[1], own)?],
     };
-    let mut kept = |index: usize, new: &View| {
-        let cache = operator.optional(index);
-        let capacity = cache.and_then(|cache| cache.dims().get(2)).copied().unwrap_or(0);
-        appended(builder, cache, new, &lengths.first, capacity.max(total).max(length), false)
-    };
+    let mut kept =
+        |index, new: &View| appended(builder, operator.optional(index), new, &lengths.first, capacity, false);
     let (keys, values) = (kept(3, &keys)?, kept(4, &values)?);
-    let capacity = keys.dims()[2];
     let window = match operator.int("local_window_size", -1)? {
         -1 => None,
         size => match usize::try_from(size) {
@@ -240,22 +247,21 @@ fn scale(operator: &Operator<'_>, depth: usize) -> Result<f32, Fault> {
     Ok(if scale == 0.0 { (1.0 / (depth as f64).sqrt()) as f32 } else { scale })
 }
 
-/// Where the new positions of each row go: behind its past ones. A row of fewer positions than are new has no past, and
-/// its last new ones are padding. A row of fewer than none is refused in the run, by that number.
+/// Where the new positions of each row go: behind its past ones. Rows of a first prompt have no past, and the last
+/// positions of shorter rows are padding. Other lengths are refused in the run.
 fn grouped_lengths(
     operator: &Operator<'_>,
     builder: &mut Builder,
-    batch: usize,
-    length: usize,
+    [batch, length, total, capacity]: [usize; 4],
 ) -> Result<Lengths, Fault> {
     let last = operator.typed(5, DType::I32)?.reshaped(vec![batch])?;
+    let least = if total == length { 0 } else { length.saturating_sub(1) };
+    let last = judged(builder, &last, "seqlens_k", least..=capacity.saturating_sub(1))?;
     let first = builder.map(Domain::I64, [&last], DType::I64, |[last]| {
-        let whole = last + 1.0;
-        let first = whole - length as f64;
-        let start = first.with(Binary::Max, 0.0);
-        whole.with(Binary::Less, 0.0).select(whole, start)
+        let first = last + (1.0 - length as f64);
+        first.with(Binary::Max, 0.0)
     })?;
-    let filled = builder.map(Domain::I64, [&first], DType::I64, |[first]| first + length as f64)?;
+    let filled = builder.map(Domain::I64, [&last], DType::I64, |[last]| last + 1.0)?;
     Ok(Lengths { first, filled })
 }
 
