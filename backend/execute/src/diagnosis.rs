@@ -91,14 +91,14 @@ impl Diagnosis {
     /// Adds names to a failure: for a transfer, the node that made its value, or else the node that reads it.
     pub(super) fn named(&self, Blame { worker, failure }: Blame) -> ExecError {
         let node = match failure.place {
-            FailureSite::Node(node) => Some(self.program.node(node).name.clone()),
+            FailureSite::Node(node) => Some(self.program.node(node).model_name().to_owned()),
             FailureSite::Transfer(id) => {
                 let transfer = self.plan.transfer(id);
                 let node = match self.program.value(transfer.value).origin {
                     Origin::Node(node) => Some(node),
                     Origin::Input | Origin::Constant(_) => self.reader(transfer.value, transfer.to),
                 };
-                node.map(|node| self.program.node(node).name.clone())
+                node.map(|node| self.program.node(node).model_name().to_owned())
             }
             FailureSite::Nowhere => None,
         };

@@ -107,6 +107,13 @@ pub struct Node {
     pub outputs: Vec<ValueId>,
 }
 
+impl Node {
+    /// Returns the name for errors: the model's own, if the node is one step of several of one operator.
+    pub fn model_name(&self) -> &str {
+        if let [operator] = &self.operators[..] { &operator.name } else { &self.name }
+    }
+}
+
 /// An output of the program: a value under the shape that the model declares.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Output {

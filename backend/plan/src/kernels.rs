@@ -182,7 +182,7 @@ impl Kernels {
     }
 
     fn failed(&self, node: NodeId, source: KernelError) -> ExecError {
-        ExecError::kernel(&self.program.node(node).name, "CPU", source)
+        ExecError::kernel(self.program.node(node).model_name(), "CPU", source)
     }
 }
 

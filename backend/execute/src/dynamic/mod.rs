@@ -114,7 +114,7 @@ impl Setup {
     /// Adds names to the failure of a device's thread.
     fn named(&self, device: DeviceId, failure: Failure) -> ExecError {
         let node = match failure.place {
-            FailureSite::Node(node) => Some(self.kernels.program().node(node).name.clone()),
+            FailureSite::Node(node) => Some(self.kernels.program().node(node).model_name().to_owned()),
             FailureSite::Transfer(_) | FailureSite::Nowhere => None,
         };
         let device = Some(self.devices[device.index()].name.clone());

@@ -66,7 +66,7 @@ impl Making<'_> {
     fn compile(&self, device: &str) -> Result<Vec<Vec<Kernel>>, ExecError> {
         let compiled = |node: &NodeCall| {
             let tables = self.kernels.tables(node.node)?;
-            let name = &self.kernels.program().node(node.node).name;
+            let name = self.kernels.program().node(node.node).model_name();
             self.compile_node(node, &tables).map_err(|error| ExecError::kernel(name, device, error))
         };
         self.worker_program.nodes.iter().map(compiled).collect()
