@@ -2,6 +2,7 @@
 
 mod home;
 mod in_place;
+mod resize;
 
 use super::error::{InputError, SessionError, within_memory};
 use super::inputs::{Given, Inputs};
@@ -12,7 +13,7 @@ use super::prepare::Prepared;
 use super::whole::RunPrediction;
 use anabranch_base::interruption;
 use anabranch_execute::{Deadline, RunOptions};
-use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
+use anabranch_kernels::Tensor;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
@@ -210,29 +211,6 @@ impl Stateful {
         self.begun = !state.values.is_empty();
     }
 
-    /// Gives the growing axis of each state so many elements: what is there stays in front, and zeros follow. For
-    /// models whose operators take the state as a buffer of some capacity.
-    ///
-    /// # Errors
-    /// If a state would lose elements or finds no memory, or these inputs do not tell its other sizes before the first
-    /// run.
-    pub fn resize(&mut self, inputs: &Inputs, size: usize) -> Result<(), SessionError> {
-        let is_first = !self.begun;
-        let replaced = self.inputs.take_over(inputs);
-        let resized = within_memory(|| self.resized(size));
-        if resized.is_err() {
-            if is_first {
-                // The failed inputs have decided the first state's sizes.
-                self.reset();
-            }
-            self.inputs.give_back(inputs, replaced);
-        }
-        for (name, tensor) in resized? {
-            self.inputs.exchange(&name, Given::Host(tensor));
-        }
-        Ok(())
-    }
-
     /// The last run's outputs, with the state that it made.
     pub fn outputs(&self) -> &Outputs {
         &self.outputs
@@ -262,16 +240,6 @@ impl Stateful {
     pub fn bytes(&self) -> u64 {
         let given = self.pairs.iter().filter_map(|pair| self.inputs.given(&pair.input));
         given.map(|given| given.spec().bytes() as u64).sum()
-    }
-
-    /// Returns the growing states with so many elements, by the names of their inputs.
-    fn resized(&mut self, size: usize) -> Result<Vec<(String, Tensor)>, SessionError> {
-        self.begin_own()?;
-        let growing = self.pairs.iter().filter_map(|pair| Some((&pair.input, pair.growing?)));
-        growing
-            .filter_map(|(input, axis)| Some((input, axis, self.inputs.given(input)?)))
-            .map(|(input, axis, given)| Ok((input.clone(), longer(input, &given.on_host()?, axis, size)?)))
-            .collect()
     }
 
     /// Makes the first state of what is not given.
@@ -312,27 +280,6 @@ impl State {
     pub fn tensors(&self) -> Result<BTreeMap<&str, Tensor>, SessionError> {
         self.values.iter().map(|(name, given)| Ok((&**name, given.on_host()?))).collect()
     }
-}
-
-/// A tensor with more zeros at the end of an axis. O(bytes).
-fn longer(name: &str, tensor: &Tensor, axis: usize, size: usize) -> Result<Tensor, SessionError> {
-    let mut dims = tensor.shape().dims().to_vec();
-    let old = std::mem::replace(&mut dims[axis], size);
-    if old > size {
-        return Err(InputError::Shorter { name: name.to_owned(), old, size }.into());
-    }
-    let too_large = |problem| InputError::TooLarge { name: name.to_owned(), problem };
-    let spec = TensorSpec::new(tensor.dtype(), Shape::new(dims.clone()).map_err(too_large)?);
-    let bytes = spec.bytes();
-    let mut made = Tensor::try_zeroed(TensorSpec::new(DType::U8, Shape::new([bytes]).map_err(too_large)?))
-        .ok_or(InputError::NoMemory { name: name.to_owned(), bytes })?;
-    let inner: usize = dims[axis + 1..].iter().product::<usize>() * tensor.dtype().size();
-    let rows = made.elements_mut::<u8>().expect("nobody else has it").chunks_exact_mut((size * inner).max(1));
-    for (row, old) in rows.zip(tensor.bytes().chunks_exact((old * inner).max(1))) {
-        row[..old.len()].copy_from_slice(old);
-    }
-    let (_, buffer) = made.into_parts();
-    Ok(Tensor::new(spec, buffer).expect("as many bytes"))
 }
 
 #[cfg(test)]

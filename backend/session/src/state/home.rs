@@ -44,6 +44,11 @@ impl Stateful {
         Ok(())
     }
 
+    /// Leaves the state on the host, unless options say otherwise: for callers that change it between runs.
+    pub fn stay_on_host(&mut self) {
+        self.settled = true;
+    }
+
     /// Whether something of the state stays on a GPU.
     pub fn is_on_gpu(&self) -> bool {
         self.pairs

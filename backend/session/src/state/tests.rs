@@ -1,6 +1,7 @@
 use super::*;
 use crate::SessionOptions;
 use anabranch_device::DetectOptions;
+use anabranch_kernels::Shape;
 use anabranch_onnx::import::proto::{
     AttributeProto, DimensionProto, GraphProto, ModelProto, NodeProto, ValueInfoProto, data_type,
 };
@@ -137,18 +138,30 @@ fn a_longer_state_keeps_what_it_has_in_front() {
     state.run(&x([1.0, 2.0])).expect("runs");
     state.resize(&Inputs::new(), 4).expect("longer");
     assert_eq!(elements(&state.snapshot(), "past_key_values.0"), [1.0, 2.0, 0.0, 0.0]);
+    state.align(3, 1).expect("shorter");
+    assert_eq!(elements(&state.snapshot(), "past_key_values.0"), [0.0; 3]);
+    state.resize(&Inputs::new(), 4).expect("longer");
     let error = state.resize(&Inputs::new(), 3).expect_err("shorter").to_string();
     assert!(error.contains("past_key_values.0"), "{error}");
 }
 
 #[test]
-fn rows_of_a_longer_tensor_keep_their_elements() {
-    let tensor = Tensor::from_elements(Shape::new([2, 2, 1]).expect("small"), &[1i64, 2, 3, 4]).expect("four");
-    let made = longer("x", &tensor, 1, 3).expect("longer");
-    assert_eq!(made.shape().dims(), [2, 3, 1]);
-    assert_eq!(made.elements::<i64>(), Some(&[1, 2, 0, 3, 4, 0][..]));
-    let none = Tensor::from_elements(Shape::new([2, 0]).expect("small"), &[0f32; 0]).expect("none");
-    assert_eq!(longer("x", &none, 1, 2).expect("longer").elements::<f32>(), Some(&[0.0; 4][..]));
+fn a_padded_state_has_one_plan_and_stays_in_its_memory() {
+    let mut state = session().stateful(&[]).expect("state");
+    state.run(&x([-1.0, 0.0])).expect("runs");
+    let mut places = BTreeSet::new();
+    for step in 0..20 {
+        state.align(40, 2 * (step + 1)).expect("aligned");
+        places.insert(state.snapshot().tensors().expect("on the host")["past_key_values.0"].bytes().as_ptr());
+        state.run(&x([step as f32, 0.0])).expect("runs");
+        places.insert(state.outputs().tensor("present.0").expect("made").bytes().as_ptr());
+    }
+    assert_eq!((places.len(), state.session().plans_made()), (2, 2), "buffers and plans");
+    state.align(42, 42).expect("as it is");
+    let first = (-1..20).flat_map(|step| [step as f32, 0.0]);
+    assert_eq!(elements(&state.snapshot(), "past_key_values.0"), first.collect::<Vec<_>>());
+    let error = state.align(3, 4).expect_err("shorter").to_string();
+    assert!(error.contains("past_key_values.0") && error.contains("in 3"), "{error}");
 }
 
 #[test]
