@@ -423,12 +423,16 @@ pub(super) fn parse_dimension(text: &str) -> Result<(String, usize), String> {
 /// Parses a number of elements, nodes or the like.
 pub(super) fn parse_size<T: FromStr>(text: &str) -> Result<T, String> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let problem = match is_number {
-        true if text.bytes().all(|byte| byte == b'0') => "is too small; write a whole number of at least 1",
-        true => "is too great a size; write a lower number",
-        false => "is no size; write a whole number",
-    };
-    text.parse().map_err(|_| format!("`{text}` {problem}"))
+    let digits = text.strip_prefix('-').filter(|digits| !digits.is_empty());
+    let is_below = digits.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
+    text.parse().map_err(|_| match is_number {
+        _ if is_below || is_number && text.bytes().all(|byte| byte == b'0') => {
+            let least = usize::from("0".parse::<T>().is_err());
+            format!("`{text}` is too small; write a whole number of at least {least}")
+        }
+        true => format!("`{text}` is too great a size; write a lower number"),
+        false => format!("`{text}` is no size; write a whole number"),
+    })
 }
 
 /// A number of threads, tasks or the like, of which there is at least one.

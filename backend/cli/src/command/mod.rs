@@ -53,11 +53,12 @@ mod why;
 use anabranch::files as on_disk;
 use anabranch_kernels::OutOfMemory;
 use anabranch_report::text::{message, printable, printable_json};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 pub(crate) use error::CliError;
 pub(crate) use exit::Exit;
 use serde::Serialize;
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::panic;
 use std::path::Path;
@@ -233,7 +234,7 @@ pub fn main() -> ExitCode {
 }
 
 fn main_or_panic() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match parsed(std::env::args_os()) {
         Ok(cli) => cli,
         Err(usage) => return told(&usage),
     };
@@ -273,6 +274,21 @@ fn main_or_panic() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => ended(&error),
     }
+}
+
+/// Reads a command line. A number below 0 is the value of the option before it, which refuses it in its own words.
+fn parsed(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Result<Cli, clap::Error> {
+    let mut command = taking_negatives(Cli::command());
+    let mut matches = command.try_get_matches_from_mut(arguments)?;
+    Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
+}
+
+fn taking_negatives(command: clap::Command) -> clap::Command {
+    let command = command.mut_args(|argument| {
+        let is_option = argument.get_action().takes_values() && !argument.is_positional();
+        argument.allow_negative_numbers(is_option)
+    });
+    command.mut_subcommands(taking_negatives)
 }
 
 /// Whether the command line is `anabranch run` without a model or an option of that command.
@@ -328,7 +344,7 @@ mod tests {
     #[test]
     fn a_usage_error_is_one_line() {
         let refused = |arguments: &[&str]| {
-            let error = Cli::try_parse_from(arguments).expect_err("refused arguments");
+            let error = parsed(arguments).expect_err("refused arguments");
             usage_error(&error.render().to_string())
         };
         for (arguments, parts) in [
@@ -338,9 +354,16 @@ mod tests {
             (&["anabranch", "comprae"], &["comprae", "compare"]),
             (&["anabranch", "run", "m.onnx", "--stream", "alwais"], &["alwais", "[possible values: ", "always"]),
             (&["anabranch", "inspect", "a.onnx", "b.onnx"], &["b.onnx", "; `anabranch inspect --help`"]),
+            (&["anabranch", "generate", "m", "--top-k", "-1"], &["--top-k", "`-1` is too small", "at least 1"]),
+            (
+                &["anabranch", "generate", "m", "--max-length", "-5"],
+                &["--max-length", "`-5` is too small", "at least 0"],
+            ),
+            (&["anabranch", "generate", "m", "--seed", "-1"], &["--seed", "-1 is not in 0.."]),
+            (&["anabranch", "run", "m.onnx", "--repeat", "-3"], &["--repeat", "-3"]),
         ] {
             let said = refused(arguments);
-            assert!(!said.contains('\n') && !said.contains("error: "), "{said}");
+            assert!(!said.contains('\n') && !said.contains("error: ") && !said.contains("-- "), "{said}");
             assert!(parts.iter().all(|part| said.contains(part)), "{said}");
         }
     }
