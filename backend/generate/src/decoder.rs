@@ -1,25 +1,27 @@
 //! A decoder with its cache: tokens in, logits of the last one out.
 
+mod padded;
+
+use super::cache::{Cache, fixed, grown, padded_to};
 use super::config::Config;
 use super::error::GenerateError;
 use super::names::Names;
 use anabranch_execute::RunOptions;
 use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
-use anabranch_onnx::import::{Dim, Node};
-use anabranch_session::{Inputs, Session, StatePair, Stateful};
+use anabranch_onnx::import::Dim;
+use anabranch_session::{Inputs, Session, Stateful};
 use half::{bf16, f16};
-
-/// Capacity of a cache in tokens at first, if the context is not shorter.
-const LEAST: usize = 256;
 
 /// A decoder, and the tokens that its cache holds.
 pub(crate) struct Decoder {
     model: Stateful,
     names: Names,
     vocabulary: usize,
+    /// Tokens that the model can look at, and its cache can hold.
     context: usize,
-    /// Capacity of the cache in tokens, if its operators take it as a buffer: no shape then depends on its length.
-    capacity: Option<usize>,
+    cache: Cache,
+    /// Why steps are planned once per length, if padding was tried.
+    note: Option<String>,
     settled: bool,
     /// Tokens that the cache holds.
     held: usize,
@@ -37,9 +39,10 @@ impl Decoder {
         let model = session.stateful(&[]).map_err(|error| GenerateError::file(file, error))?;
         let names = Names::of(model.session(), model.pairs(), file)?;
         let vocabulary = check(&model, &names, config)?;
-        let capacity = buffered(model.session(), model.pairs()).then_some(0);
-        let (context, logits) = (config.context, Vec::new());
-        Ok(Self { model, names, vocabulary, context, capacity, settled: false, held: 0, logits })
+        let cache = Cache::of(model.session(), model.pairs(), &names);
+        let capacity = fixed(model.session(), model.pairs()).unwrap_or(usize::MAX);
+        let (context, logits) = (config.context.min(capacity), Vec::new());
+        Ok(Self { model, names, vocabulary, context, cache, note: None, settled: false, held: 0, logits })
     }
 
     /// Adds tokens to the cache, and returns the logits of what follows the last one.
@@ -63,14 +66,19 @@ impl Decoder {
             return Err(GenerateError::given(what));
         }
         self.grow_cache(end)?;
-        if !std::mem::replace(&mut self.settled, true) {
-            // Most runs are of one token.
-            self.model.settle(&self.inputs(&tokens[..1])?)?;
+        self.settle(&tokens[..1])?;
+        match &self.cache {
+            // Steps of one token are many; other lengths have plans of their own anyway.
+            Cache::Padded(compared) if tokens.len() == 1 && self.held > 0 => {
+                let capacity = padded_to(self.held, self.context);
+                match compared.contains(&capacity) {
+                    true => self.run_padded(tokens, capacity, options)?,
+                    false => self.compare(tokens, capacity, options)?,
+                }
+            }
+            _ => self.run_exact(tokens, options)?,
         }
-        let inputs = self.inputs(tokens)?;
-        self.model.run_with(&inputs, options)?;
         self.held = end;
-        self.read()?;
         Ok(&self.logits)
     }
 
@@ -78,18 +86,63 @@ impl Decoder {
     pub(crate) fn reset(&mut self) {
         self.model.reset();
         self.held = 0;
-        self.capacity = self.capacity.map(|_| 0);
+        if let Cache::Buffer(capacity) = &mut self.cache {
+            *capacity = 0;
+        }
     }
 
-    /// Gives a cache that is a buffer a capacity of so many tokens: twice as many as before, or more.
+    /// Gives a cache that is a buffer a capacity of so many tokens.
     fn grow_cache(&mut self, tokens: usize) -> Result<(), GenerateError> {
-        let Some(capacity) = self.capacity.filter(|capacity| *capacity < tokens) else { return Ok(()) };
-        let grown = tokens.next_power_of_two().max(2 * capacity).max(LEAST).min(self.context);
-        // Sizes of the first cache follow from a batch of one.
-        let ids = Inputs::new().tensor(&self.names.ids, self.integers(&self.names.ids, vec![0])?);
-        self.model.resize(&ids, grown)?;
-        self.capacity = Some(grown);
+        let Cache::Buffer(capacity) = self.cache else { return Ok(()) };
+        if capacity < tokens {
+            let capacity = grown(capacity, tokens, self.context);
+            // Sizes of the first cache follow from a batch of one.
+            let ids = Inputs::new().tensor(&self.names.ids, self.integers(&self.names.ids, vec![0])?);
+            self.model.resize(&ids, capacity)?;
+            self.cache = Cache::Buffer(capacity);
+        }
         Ok(())
+    }
+
+    /// Decides once where the cache stays. Most runs are of one token.
+    fn settle(&mut self, token: &[u32]) -> Result<(), GenerateError> {
+        if !std::mem::replace(&mut self.settled, true) {
+            match self.cache {
+                Cache::Padded(_) => self.model.stay_on_host(),
+                _ => self.model.settle(&self.inputs(token, 0)?)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs the model with a cache without padding on the left.
+    fn run_exact(&mut self, tokens: &[u32], options: &RunOptions) -> Result<(), GenerateError> {
+        if let Cache::Padded(_) = self.cache {
+            self.model.align(self.held, self.held)?;
+        }
+        self.run(tokens, 0, options)
+    }
+
+    /// Runs the model with a cache that begins with so many positions of padding.
+    fn run(&mut self, tokens: &[u32], padding: usize, options: &RunOptions) -> Result<(), GenerateError> {
+        let inputs = self.inputs(tokens, padding)?;
+        self.model.run_with(&inputs, options)?;
+        self.read()
+    }
+
+    /// Returns the number of tokens that the model can look at, and its cache can hold.
+    pub(crate) fn context(&self) -> usize {
+        self.context
+    }
+
+    /// Whether the model declares how many tokens its cache holds.
+    pub(crate) fn is_fixed(&self) -> bool {
+        fixed(self.model.session(), self.model.pairs()).is_some()
+    }
+
+    /// Why steps are planned once per length, if padding was tried.
+    pub(crate) fn note(&self) -> Option<&str> {
+        self.note.as_deref()
     }
 
     /// Returns the number of tokens in the vocabulary.
@@ -102,7 +155,8 @@ impl Decoder {
         &self.model
     }
 
-    fn inputs(&self, tokens: &[u32]) -> Result<Inputs, GenerateError> {
+    /// Inputs for tokens behind a cache that begins with so many positions of padding.
+    fn inputs(&self, tokens: &[u32], padding: usize) -> Result<Inputs, GenerateError> {
         let end = self.held + tokens.len();
         let mut inputs = Inputs::new();
         let mut add = |name: &str, values: &mut dyn Iterator<Item = i64>| -> Result<(), GenerateError> {
@@ -112,8 +166,10 @@ impl Decoder {
         };
         add(&self.names.ids, &mut tokens.iter().map(|token| i64::from(*token)))?;
         if let Some(name) = &self.names.mask {
-            let padding = self.capacity.unwrap_or(end).saturating_sub(end);
-            add(name, &mut std::iter::repeat_n(1, end).chain(std::iter::repeat_n(0, padding)))?;
+            let capacity = if let Cache::Buffer(capacity) | Cache::Fixed(capacity) = self.cache { capacity } else { end };
+            let zeros = |count| std::iter::repeat_n(0, count);
+            let after = zeros(capacity.saturating_sub(end));
+            add(name, &mut zeros(padding).chain(std::iter::repeat_n(1, end)).chain(after))?;
         }
         if let Some(name) = &self.names.positions {
             add(name, &mut (self.held as i64..end as i64))?;
@@ -171,20 +227,6 @@ impl Decoder {
         self.logits.truncate(self.vocabulary);
         Ok(())
     }
-}
-
-/// Whether all operators that read the cache take it as a buffer: what it holds is told by lengths, and not by its
-/// shape.
-fn buffered(session: &Session, state: &[StatePair]) -> bool {
-    let model = session.model();
-    state.iter().all(|pair| {
-        let input = model.inputs.iter().find(|input| input.name == pair.input);
-        let reads = |node: &&Node| input.is_some_and(|input| node.inputs.contains(&Some(input.value)));
-        let mut readers = model.nodes.iter().filter(reads).peekable();
-        let is_there = readers.peek().is_some();
-        let is_buffer = |node: &Node| node.op_type == "GroupQueryAttention" && node.domain == "com.microsoft";
-        pair.growing.is_some() && is_there && readers.all(is_buffer)
-    })
 }
 
 /// Compares the model with its configuration. Returns how many tokens there are.

@@ -120,7 +120,7 @@ impl Generator {
     /// # Errors
     /// If files are missing, contradict each other, or the model is no decoder with a cache.
     pub fn open(folder: &Path, model: Option<&Path>, options: SessionOptions) -> Result<Self, GenerateError> {
-        let config = Config::read(folder, model)?;
+        let mut config = Config::read(folder, model)?;
         let (vocabulary, template) = (Vocabulary::read(folder)?, Template::read(folder)?);
         let decoder = Decoder::new(Session::open(&config.model, options)?, &config)?;
         if vocabulary.len() > decoder.vocabulary() {
@@ -128,10 +128,12 @@ impl Generator {
             let what = format!("the tokenizer has {others} tokens, and {own} are said; export both again");
             return Err(GenerateError::file(&config.file, what));
         }
+        config.context = decoder.context();
+        config.settings.max_length = config.settings.max_length.min(config.context);
         Ok(Self { config, vocabulary, template, decoder, held: Vec::new(), answers: 0 })
     }
 
-    /// Returns the configuration of the folder.
+    /// Returns the configuration of the folder. Its context is never more than the cache can hold.
     pub fn config(&self) -> &Config {
         &self.config
     }
@@ -144,6 +146,11 @@ impl Generator {
     /// The session that runs the model.
     pub fn session(&self) -> &Session {
         self.decoder.model().session()
+    }
+
+    /// Returns why each length of the cache is planned, if padding was tried and the model does not take it.
+    pub fn note(&self) -> Option<&str> {
+        self.decoder.note()
     }
 
     /// The decoder, whose cache the caller fills.
@@ -213,7 +220,14 @@ impl Generator {
             ([], Some(begin)) => vec![begin],
             _ => prompt.to_vec(),
         };
-        let most = settings.max_length.min(self.config.context);
+        let context = self.config.context;
+        let most = settings.max_length.min(context);
+        if self.decoder.is_fixed() && settings.max_length > context && settings.max_length < usize::MAX {
+            let what = format!("prompt and answer may have {} tokens together", settings.max_length);
+            return Err(GenerateError::given(format!(
+                "{what}, and the model's cache holds {context}; give a maximum length of {context} or less"
+            )));
+        }
         if prompt.is_empty() {
             return Err(GenerateError::given(
                 "the prompt has no token, and the model none to begin with; give some text",
@@ -222,7 +236,11 @@ impl Generator {
         if prompt.len() >= most {
             let what =
                 format!("the prompt has {} tokens, and prompt and answer may have {most} together", prompt.len());
-            return Err(GenerateError::given(format!("{what}; give a shorter prompt, or a greater maximum length")));
+            let next = match most == context {
+                true => "that is the model's context; give a shorter prompt",
+                false => "give a shorter prompt, or a greater maximum length",
+            };
+            return Err(GenerateError::given(format!("{what}; {next}")));
         }
         prompt.iter().for_each(|token| sampler.see(*token));
         self.answers += 1;

@@ -1,4 +1,4 @@
-"""Writes two tiny language models with random weights and, next to each, greedy tokens of ONNX Runtime.
+"""Writes three tiny language models with random weights and, next to each, greedy tokens of ONNX Runtime.
 
     pip install onnx==1.23.2 onnxruntime==1.31.1 numpy
     python3 generate.py
@@ -6,6 +6,8 @@
 `llama` has the graph that onnxruntime-genai's builder writes: GroupQueryAttention with lengths that the attention mask
 gives, rotary embedding within, RMS normalisation with skips, weights of 4 bits. `gpt2` has the graph of a Hugging Face
 export: a cache that each step concatenates, a causal mask made of ranges, weights in f32, embeddings tied to the head.
+`optimum` is a Llama as such an export has it: angles of the positions, keys and values repeated by Expand, and a mask
+that padding is added to.
 """
 
 import pathlib
@@ -20,7 +22,7 @@ HERE = pathlib.Path(__file__).parent
 F32, I64, I32, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.INT32, TensorProto.BOOL
 VOCABULARY, LAYERS, PROMPT, STEPS = 128, 2, 9, 200
 # Chosen so that there are many different tokens, and each leads by more than rounding.
-SEEDS = {"llama": 1, "gpt2": 8}
+SEEDS = {"llama": 1, "gpt2": 8, "optimum": 12}
 
 
 class Graph:
@@ -287,6 +289,123 @@ def gpt2():
     return graph.model(20)
 
 
+def optimum():
+    """Two layers, 32 wide, 4 heads of 8 that share 2 of keys and values, positions up to 2,048."""
+    graph, width, heads, own, depth, inner = Graph("optimum"), 32, 4, 2, 8, 48
+    ids = graph.input("input_ids", I64, ["batch_size", "sequence_length"])
+    mask = graph.input("attention_mask", I64, ["batch_size", "total_sequence_length"])
+    places = graph.input("position_ids", I64, ["batch_size", "sequence_length"])
+    graph.output("logits", F32, ["batch_size", "sequence_length", VOCABULARY])
+    graph.caches(own, depth)
+    whole = lambda value, name: graph.constant(np.array(value, np.int64), name)
+    real = lambda value, name: graph.constant(np.array(value, np.float32), name)
+    zero, one = whole(0, "zero"), whole(1, "one")
+    least, nothing = real(np.finfo(np.float32).min, "least"), real(0, "nothing")
+    first, second, third, ends = (whole(axes, f"axes_{axes}") for axes in ([0], [1], [2], [1, 2]))
+
+    def size(value, at, name):
+        shape = graph.node("Shape", [value], f"{name}/Shape")
+        return graph.node("Gather", [shape, whole(at, f"{name}/at")], f"{name}/Gather")
+
+    base = "/model/rotary_emb"
+    turns = graph.constant((10_000.0 ** (-np.arange(0, depth, 2) / depth)).astype(np.float32)[None], f"{base}/inv_freq")
+    steps = graph.node("Cast", [graph.node("Unsqueeze", [places, third], f"{base}/Unsqueeze")], f"{base}/Cast", to=F32)
+    angles = graph.node("MatMul", [steps, turns], f"{base}/MatMul")
+    angles = graph.node("Concat", [angles, angles], f"{base}/Concat", axis=-1)
+    cosines, sines = (
+        graph.node("Unsqueeze", [graph.node(of, [angles], f"{base}/{of}"), second], f"{base}/{of}/Unsqueeze")
+        for of in ("Cos", "Sin")
+    )
+
+    past, new = size("past_key_values.0.key", 2, "/model/past"), size(ids, 1, "/model/new")
+    total = graph.node("Add", [past, new], "/model/Add")
+    queries = graph.node("Unsqueeze", [graph.node("Range", [past, total, one], "/model/Range"), second], "/model/rows")
+    keys = graph.node("Unsqueeze", [graph.node("Range", [zero, total, one], "/model/Range_1"), first], "/model/columns")
+    later = graph.node("Greater", [keys, queries], "/model/Greater")
+    causal = graph.node("Where", [later, least, nothing], "/model/Where")
+    causal = graph.node("Unsqueeze", [causal, whole([0, 1], "axes_0_1")], "/model/Unsqueeze")
+    padding = graph.node("Cast", [graph.node("Unsqueeze", [mask, ends], "/model/Unsqueeze_1")], "/model/Cast", to=F32)
+    hidden = graph.node("Equal", [graph.node("Add", [causal, padding], "/model/Add_1"), nothing], "/model/Equal")
+    bias = graph.node("Where", [hidden, least, causal], "/model/Where_1")
+
+    two, small = real(2, "two"), real(1e-5, "epsilon")
+
+    def normal(x, name):
+        scale = (1 + graph.random.standard_normal(width) * 0.1).astype(np.float32)
+        square = graph.node("Pow", [x, two], f"{name}/Pow")
+        mean = graph.node("ReduceMean", [square, whole([-1], f"{name}/axis")], f"{name}/ReduceMean")
+        root = graph.node("Sqrt", [graph.node("Add", [mean, small], f"{name}/Add")], f"{name}/Sqrt")
+        x = graph.node("Div", [x, root], f"{name}/Div")
+        scale = graph.constant(scale, f"{name.strip('/').replace('/', '.')}.weight")
+        return graph.node("Mul", [scale, x], f"{name}/Mul")
+
+    def linear(x, name, rows, columns):
+        weights = graph.weights(f"{name.strip('/').replace('/', '.')}.weight", rows, columns)
+        return graph.node("MatMul", [x, weights], f"{name}/MatMul")
+
+    halves = whole([depth // 2] * 2, "halves")
+
+    def by_head(x, count, name):
+        x = graph.node("Reshape", [x, whole([0, 0, count, depth], f"{name}/shape")], f"{name}/Reshape")
+        return graph.node("Transpose", [x], f"{name}/Transpose", perm=[0, 2, 1, 3])
+
+    def turned(x, name):
+        parts = [f"{name}/Split/output_0", f"{name}/Split/output_1"]
+        graph.node("Split", [x, halves], f"{name}/Split", parts, axis=3)
+        other = graph.node("Concat", [graph.node("Neg", parts[1:], f"{name}/Neg"), parts[0]], f"{name}/Concat", axis=3)
+        return graph.node(
+            "Add",
+            [graph.node("Mul", [x, cosines], f"{name}/Mul"), graph.node("Mul", [other, sines], f"{name}/Mul_1")],
+            f"{name}/Add",
+        )
+
+    def repeated(x, name):
+        x = graph.node("Unsqueeze", [x, third], f"{name}/Unsqueeze")
+        x = graph.node("Expand", [x, whole([1, 1, heads // own, 1, 1], f"{name}/repeats")], f"{name}/Expand")
+        return graph.node("Reshape", [x, whole([0, heads, -1, depth], f"{name}/merged")], f"{name}/Reshape")
+
+    root, merged = real(depth**-0.5, "scale"), whole([0, 0, heads * depth], "merged_shape")
+    table = graph.weights("model.embed_tokens.weight", VOCABULARY, width, scale=0.5)
+    x = graph.node("Gather", [table, ids], "/model/embed_tokens/Gather")
+    for layer in range(LAYERS):
+        at = f"/model/layers.{layer}"
+        n = normal(x, f"{at}/input_layernorm")
+        q, k, v = (
+            by_head(linear(n, f"{at}/self_attn/{part}_proj", width, count * depth), count, f"{at}/self_attn/{part}")
+            for part, count in (("q", heads), ("k", own), ("v", own))
+        )
+        q, k = turned(q, f"{at}/self_attn/q_rotary"), turned(k, f"{at}/self_attn/k_rotary")
+        k, v = (
+            graph.node(
+                "Concat",
+                [f"past_key_values.{layer}.{kind}", part],
+                f"{at}/self_attn/Concat_{kind}",
+                [f"present.{layer}.{kind}"],
+                axis=2,
+            )
+            for kind, part in (("key", k), ("value", v))
+        )
+        across = repeated(k, f"{at}/self_attn/keys")
+        across = graph.node("Transpose", [across], f"{at}/self_attn/Transpose", perm=[0, 1, 3, 2])
+        scores = graph.node("MatMul", [q, across], f"{at}/self_attn/MatMul")
+        scores = graph.node("Mul", [scores, root], f"{at}/self_attn/Mul")
+        scores = graph.node("Add", [scores, bias], f"{at}/self_attn/Add")
+        weights = graph.node("Softmax", [scores], f"{at}/self_attn/Softmax", axis=-1)
+        mixed = graph.node("MatMul", [weights, repeated(v, f"{at}/self_attn/values")], f"{at}/self_attn/MatMul_1")
+        mixed = graph.node("Transpose", [mixed], f"{at}/self_attn/Transpose_1", perm=[0, 2, 1, 3])
+        mixed = graph.node("Reshape", [mixed, merged], f"{at}/self_attn/Reshape")
+        x = graph.node("Add", [x, linear(mixed, f"{at}/self_attn/o_proj", heads * depth, width)], f"{at}/Add")
+        n = normal(x, f"{at}/post_attention_layernorm")
+        gate, up = (linear(n, f"{at}/mlp/{part}_proj", width, inner) for part in ("gate", "up"))
+        active = graph.node("Sigmoid", [gate], f"{at}/mlp/act_fn/Sigmoid")
+        active = graph.node("Mul", [gate, active], f"{at}/mlp/act_fn/Mul")
+        down = linear(graph.node("Mul", [active, up], f"{at}/mlp/Mul"), f"{at}/mlp/down_proj", inner, width)
+        x = graph.node("Add", [x, down], f"{at}/Add_1")
+    linear(normal(x, "/model/norm"), "/lm_head", width, VOCABULARY)
+    graph.nodes[-1].output[0] = "logits"
+    return graph.model(18)
+
+
 def greedy(model):
     """A prompt, its greedy tokens, the logits of the prompt, and the least lead of a chosen token over the next."""
     options = onnxruntime.SessionOptions()
@@ -316,7 +435,7 @@ def greedy(model):
 
 
 if __name__ == "__main__":
-    for made in (llama(), gpt2()):
+    for made in (llama(), gpt2(), optimum()):
         folder = HERE / made.graph.name
         folder.mkdir(exist_ok=True)
         (folder / "model.onnx").write_bytes(made.SerializeToString())

@@ -1,9 +1,9 @@
-"""Writes a tokenizer and the exporters' configurations next to the two tiny language models.
+"""Writes a tokenizer and the exporters' configurations next to the three tiny language models.
 
     python3 tokens.py
 
-Both models share a byte-level vocabulary of 128 tokens: ASCII, the two bytes of é, 26 merges and four special tokens. `llama` gets the files of
-onnxruntime-genai, with a chat template, and `gpt2` those of optimum.
+All models share a byte-level vocabulary of 128 tokens: ASCII, the two bytes of é, 26 merges and four special tokens. `llama` gets the files of
+onnxruntime-genai, with a chat template, `gpt2` those of optimum, and `optimum` those with a chat template.
 """
 
 import json
@@ -85,7 +85,7 @@ GENAI = {
     },
     "search": {"do_sample": False, "max_length": 64, "num_beams": 1, "past_present_share_buffer": True},
 }
-OPTIMUM = {
+GPT2 = {
     "model_type": "gpt2",
     "n_embd": 32,
     "n_head": 4,
@@ -94,14 +94,28 @@ OPTIMUM = {
     "vocab_size": 128,
     "eos_token_id": 127,
 }
+OPTIMUM = {
+    "model_type": "llama",
+    "hidden_size": 32,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "num_hidden_layers": 2,
+    "max_position_embeddings": 2048,
+    "vocab_size": 128,
+    "eos_token_id": 127,
+}
 
 if __name__ == "__main__":
     files = {
         "llama/genai_config.json": GENAI,
         "llama/tokenizer_config.json": {"chat_template": TEMPLATE, "eos_token": "<|end|>"},
-        "gpt2/config.json": OPTIMUM,
+        "gpt2/config.json": GPT2,
         "gpt2/generation_config.json": {"eos_token_id": 127, "max_length": 64},
+        "optimum/config.json": OPTIMUM,
+        "optimum/generation_config.json": {"eos_token_id": 127, "max_length": 64},
+        "optimum/tokenizer_config.json": {"chat_template": TEMPLATE, "eos_token": "<|end|>"},
         "llama/tokenizer.json": tokenizer(),
+        "optimum/tokenizer.json": tokenizer(),
         "gpt2/tokenizer.json": tokenizer(),
     }
     for name, content in files.items():

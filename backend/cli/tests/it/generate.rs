@@ -2,6 +2,7 @@
 
 use crate::command::{Anabranch, bundled};
 use std::io::Write;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 const LLAMA: &str = "language/llama";
@@ -59,6 +60,50 @@ fn a_chat_reads_messages_line_by_line() {
 }
 
 #[test]
+fn a_chat_that_fills_the_context_says_so_and_keeps_its_answers() {
+    let command = Anabranch::new();
+    std::fs::create_dir(command.path("short")).expect("made");
+    for file in ["model.onnx", "genai_config.json", "tokenizer.json", "tokenizer_config.json"] {
+        let bytes = std::fs::read(Path::new(&bundled(LLAMA)).join(file)).expect("bundled");
+        std::fs::write(command.path("short").join(file), bytes).expect("written");
+    }
+    let config = command.path("short").join("genai_config.json");
+    let text = std::fs::read_to_string(&config).expect("there");
+    std::fs::write(config, text.replace("\"context_length\": 2048", "\"context_length\": 40")).expect("written");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_anabranch"))
+        .args(["generate", "short", "--no-gpu", "--chat", "--json"])
+        .current_dir(command.directory.path())
+        .env("XDG_DATA_HOME", command.directory.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    child
+        .stdin
+        .take()
+        .expect("piped")
+        .write_all(b"Where does the water go?\nAnd then?\nAnd then?\nSo?\n")
+        .expect("read");
+    let output = child.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("the chat has reached the model's context of 40 tokens") && said.contains("new chat"),
+        "{said}"
+    );
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert!(told["answers"].as_array().is_some_and(|answers| !answers.is_empty()));
+}
+
+#[test]
+fn a_concatenated_cache_is_planned_once_per_capacity() {
+    let command = Anabranch::new();
+    let told = command.json(&["generate", &bundled("language/optimum"), "--no-gpu", "--bench", "8,4", "--repeat", "2"]);
+    assert_eq!((told["plans"].as_u64(), &told["notes"]), (Some(0), &serde_json::json!([])));
+}
+
+#[test]
 fn rates_are_measured_for_each_length() {
     let command = Anabranch::new();
     let model = bundled(LLAMA);
@@ -82,7 +127,8 @@ fn what_cannot_be_generated_is_refused_in_a_line() {
         (&[&*llama][..], &["--prompt"][..]),
         (&["missing", "--prompt", "x"], &["missing", "genai_config.json", "config.json"]),
         (&[&llama, "--prompt", ""], &["prompt has no token"]),
-        (&[&llama, "--prompt", "x", "--temperature=-1"], &["temperature", "-1"]),
+        (&[&llama, "--prompt", "x", "--temperature", "-1"], &["temperature is -1", "above 0"]),
+        (&[&llama, "--prompt", "x", "--top-k", "-1"], &["--top-k", "-1", "at least 1"]),
         (&[&llama, "--prompt", "x", "--top-p", "2"], &["top_p", "2"]),
         (&[&llama, "--prompt", "The river", "--max-length", "3"], &["3 together", "maximum length"]),
         (&[&llama, "--prompt-file", "missing.txt"], &["missing.txt"]),

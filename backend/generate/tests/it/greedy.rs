@@ -21,7 +21,7 @@ fn integers(model: &str, name: &str) -> Vec<u32> {
 
 #[test]
 fn greedy_tokens_are_those_of_the_reference_for_200_steps() {
-    for model in ["llama", "gpt2"] {
+    for model in ["llama", "gpt2", "optimum"] {
         let (prompt, want) = (integers(model, "prompt"), integers(model, "tokens"));
         let settings = Settings { max_length: prompt.len() + want.len(), ..Settings::default() };
         let mut generator = open(model);

@@ -1,6 +1,7 @@
 //! Folders that lie and prompts that do not fit end in one line.
 
-use super::{folder, open, open_in};
+use super::tiny::{TINY, Tiny};
+use super::{answer, folder, open, open_in};
 use anabranch_execute::RunOptions;
 use anabranch_generate::{Choice, Sample, Settings, measure};
 use std::fs;
@@ -65,6 +66,28 @@ fn a_model_that_is_no_decoder_is_refused() {
         let error = open_in(copy.path(), 1).err().expect(model).to_string();
         assert!(error.contains(part) && error.contains("model.onnx") && !error.contains('\n'), "{model}: {error}");
     }
+}
+
+#[test]
+fn what_a_fixed_cache_cannot_hold_is_refused_before_anything_runs() {
+    let (mut generator, _directory) = Tiny { room: Some(32), ..TINY }.open();
+    assert_eq!((generator.config().context, generator.config().settings.max_length), (32, 32));
+    let longest = Settings { max_length: 33, ..Settings::default() };
+    for (prompt, settings, parts) in [
+        (vec![1; 32], Settings::default(), ["32 tokens", "shorter prompt"]),
+        (vec![1; 500], Settings::default(), ["500 tokens", "32 together"]),
+        (vec![1; 3], longest, ["33 tokens", "holds 32"]),
+    ] {
+        let error = generator.generate(&prompt, &settings).err().expect("too long").to_string();
+        assert!(parts.iter().all(|part| error.contains(part)) && !error.contains('\n'), "{error}");
+    }
+    assert_eq!(generator.session().plans_made(), 0);
+    let all = Settings { ignore_ends: true, ..Settings::default() };
+    let (tokens, _) = answer(&mut generator, &[3, 60, 7], &all);
+    assert_eq!((tokens.len(), generator.session().plans_made()), (29, 2), "a prompt and a step fill the cache");
+    let (mut unbounded, _directory) = TINY.open();
+    let (same, _) = answer(&mut unbounded, &[3, 60, 7], &Settings { max_length: 32, ..all });
+    assert_eq!(tokens, same);
 }
 
 #[test]

@@ -1,7 +1,9 @@
-//! Promises of generation, on the two tiny language models of the tests.
+//! Promises of generation, on the tiny language models of the tests.
 
 mod greedy;
 mod hostile;
+mod padded;
+mod tiny;
 
 use anabranch_device::DetectOptions;
 use anabranch_generate::{GenerateError, Generator, Piece, Settings};

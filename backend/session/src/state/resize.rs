@@ -115,7 +115,7 @@ fn resized(
 fn memory(spec: &TensorSpec, former: Option<Given>) -> Option<Arc<Buffer>> {
     let Some(Given::Host(tensor)) = former else { return None };
     let (own, mut buffer) = tensor.into_parts();
-    let is_free = own == *spec && Arc::get_mut(&mut buffer).is_some_and(|buffer| !buffer.is_foreign());
+    let is_free = own == *spec && Arc::get_mut(&mut buffer).is_some_and(|buffer| !buffer.is_borrowed());
     is_free.then_some(buffer)
 }
 
@@ -145,7 +145,7 @@ mod tests {
             for former in [None, Some(Given::Host(used))] {
                 let place = former.as_ref().map(|former| former.on_host().expect("there").bytes().as_ptr());
                 let made = resized("x", tensor, 1, size, stay, former).expect("resized");
-                assert_eq!((made.shape().dims(), made.elements()), (&[2, size, 1][..], Some(want)));
+                assert_eq!((made.shape().dims(), made.elements::<i64>()), (&[2, size, 1][..], Some(want)));
                 assert!(place.is_none_or(|place| place == made.bytes().as_ptr()), "in the memory that was there");
             }
         }
@@ -159,6 +159,6 @@ mod tests {
     fn memory_that_a_snapshot_holds_is_left_alone() {
         let (old, used) = (elements([2, 2, 1], &[1, 2, 3, 4]), elements([2, 2, 1], &[7; 4]));
         let made = resized("x", &old, 1, 2, Stay::Back(1), Some(Given::Host(used.clone()))).expect("resized");
-        assert_eq!((made.elements(), used.elements()), (Some(&[0, 2, 0, 4][..]), Some(&[7i64; 4][..])));
+        assert_eq!((made.elements::<i64>(), used.elements::<i64>()), (Some(&[0, 2, 0, 4][..]), Some(&[7; 4][..])));
     }
 }

@@ -1,6 +1,6 @@
 //! Answers: printed as they come, or as JSON at the end.
 
-use super::super::{CliError, Output, is_quiet, say};
+use super::super::{CliError, Output, is_quiet, note, say};
 use super::{failed, settle};
 use anabranch::execute::{CancelToken, RunOptions};
 use anabranch::generate::{Course, Ended, Generator, Message, Settings};
@@ -37,6 +37,7 @@ struct Report {
     answers: Vec<Answer>,
     /// Plans that were made for all of them.
     plans: u64,
+    notes: Vec<String>,
 }
 
 impl Answers {
@@ -88,9 +89,16 @@ impl Answers {
             }
             said.push(Message::new("user", line));
             let tokens = self.generator.encode_chat(&said).map_err(failed)?;
+            let context = self.generator.config().context;
+            if tokens.len() >= context {
+                self.report(answers)?;
+                let reached = format!("the chat has reached the model's context of {context} tokens");
+                let next = "begin a new chat with what matters of this one";
+                return Err(CliError::input(format!("{reached}: it has {} with this message; {next}", tokens.len())));
+            }
             let settings = Settings {
                 seed: self.settings.seed.wrapping_add(answers.len() as u64),
-                max_length: self.settings.max_length.saturating_add(length),
+                max_length: self.settings.max_length.saturating_add(length).min(context),
                 ..self.settings.clone()
             };
             let answer = self.answer(line, &tokens, &settings, true)?;
@@ -127,6 +135,7 @@ impl Answers {
             if !is_quiet() {
                 say(figures(&course));
             }
+            self.generator.note().into_iter().for_each(note);
         }
         let timing = course.timing();
         Ok(Answer {
@@ -145,7 +154,9 @@ impl Answers {
             return Ok(());
         }
         let model = super::super::lossy(&self.generator.config().model);
-        self.output.json(&Report { model, answers, plans: self.generator.session().plans_made() })
+        let plans = self.generator.session().plans_made();
+        let notes = self.generator.note().into_iter().map(str::to_owned).collect();
+        self.output.json(&Report { model, answers, plans, notes })
     }
 }
 

@@ -32,6 +32,7 @@ struct Report {
     rates: Vec<Row>,
     /// Plans that were made in repetitions that count.
     plans: u64,
+    notes: Vec<String>,
 }
 
 /// Reads `P,N`.
@@ -73,10 +74,14 @@ pub(super) fn print(
         devices: generator.session().inventory().devices().map(|device| device.name().to_owned()).collect(),
         rates: rows,
         plans,
+        notes: generator.note().into_iter().map(str::to_owned).collect(),
     };
     output.text_or_json(|| report.text(), &report)?;
     if plans > 0 {
         note(format_args!("{plans} plans were made while it was measured; lengths of this model's cache are shapes"));
+    }
+    if !output.json {
+        report.notes.iter().for_each(note);
     }
     Ok(())
 }
