@@ -166,7 +166,8 @@ impl Decoder {
         };
         add(&self.names.ids, &mut tokens.iter().map(|token| i64::from(*token)))?;
         if let Some(name) = &self.names.mask {
-            let capacity = if let Cache::Buffer(capacity) | Cache::Fixed(capacity) = self.cache { capacity } else { end };
+            let capacity =
+                if let Cache::Buffer(capacity) | Cache::Fixed(capacity) = self.cache { capacity } else { end };
             let zeros = |count| std::iter::repeat_n(0, count);
             let after = zeros(capacity.saturating_sub(end));
             add(name, &mut zeros(padding).chain(std::iter::repeat_n(1, end)).chain(after))?;
