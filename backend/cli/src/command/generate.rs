@@ -85,7 +85,7 @@ struct ChoiceArgs {
     #[arg(long, value_name = "FACTOR", hide_short_help = true)]
     repetition_penalty: Option<f64>,
     /// Seed of the draws; each further prompt adds 1
-    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    #[arg(long, value_name = "SEED", default_value_t = 0, value_parser = parse_size::<u64>)]
     seed: u64,
     /// End before this text; may be repeated
     #[arg(long, value_name = "TEXT")]

@@ -359,7 +359,7 @@ mod tests {
                 &["anabranch", "generate", "m", "--max-length", "-5"],
                 &["--max-length", "`-5` is too small", "at least 0"],
             ),
-            (&["anabranch", "generate", "m", "--seed", "-1"], &["--seed", "-1 is not in 0.."]),
+            (&["anabranch", "generate", "m", "--seed", "-1"], &["--seed", "`-1` is too small", "at least 0"]),
             (&["anabranch", "run", "m.onnx", "--repeat", "-3"], &["--repeat", "-3"]),
         ] {
             let said = refused(arguments);
