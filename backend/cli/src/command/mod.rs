@@ -218,7 +218,7 @@ fn finish(written: io::Result<()>) -> Result<(), CliError> {
     }
 }
 
-/// Parses the process' arguments, runs the command, and returns its exit code, one of [`Exit`]'s.
+/// Parses the process' arguments, runs the command, and returns its exit code, one of those in its help.
 pub fn main() -> ExitCode {
     let usual = panic::take_hook();
     // A shortage of memory is not a fault of Anabranch: it is caught and reported as any error.
