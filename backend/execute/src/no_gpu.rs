@@ -30,7 +30,7 @@ impl Worker for LinkWorker {
         match *self {}
     }
 
-    fn reset(&mut self) -> bool {
+    fn let_go(&mut self) {
         match *self {}
     }
 }
