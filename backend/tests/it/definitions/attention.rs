@@ -88,12 +88,14 @@ fn standard(u: &mut Unstructured<'_>) -> Result<()> {
     let (heads, new) = (heads * shared, u.int_in_range(1..=4usize)?);
     let past = if u.arbitrary()? { u.int_in_range(1..=3usize)? } else { 0 };
     let total = past + new;
-    let padded = past == 0 && u.ratio(1, 3)?;
-    let filled: Vec<usize> =
-        (0..batch).map(|_| if padded { u.int_in_range(0..=total) } else { Ok(total) }).collect::<Result<_>>()?;
-    let first = |filled: &usize| if padded { *filled as i64 - length as i64 } else { past as i64 };
     let reach = |u: &mut Unstructured<'_>| Ok(if u.arbitrary()? { Some(u.int_in_range(0..=2)?) } else { None });
     let (before, right, causal): (Option<i64>, Option<i64>, bool) = (reach(u)?, reach(u)?, u.arbitrary()?);
+    // Causal queries are the last of their keys.
+    let least = if causal { length } else { 0 };
+    let padded = past == 0 && least <= total && u.ratio(1, 3)?;
+    let filled: Vec<usize> =
+        (0..batch).map(|_| if padded { u.int_in_range(least..=total) } else { Ok(total) }).collect::<Result<_>>()?;
+    let first = |filled: &usize| if padded { *filled as i64 - length as i64 } else { past as i64 };
     let scale = *u.choose(&[None, Some(0.3f32), Some(0.0), Some(-0.5)])?;
     let cap = *u.choose(&[None, Some(0.0), Some(1.5f32), Some(-1.0)])?;
     let after = if causal { Some(right.map_or(0, |right| right.min(0))) } else { right };
