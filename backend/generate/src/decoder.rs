@@ -49,8 +49,21 @@ impl Decoder {
     ///
     /// # Errors
     /// If the context has no place for them, one is none of the model's, or the run fails: then the cache holds what it
-    /// held before.
+    /// held before, or nothing if the failure lost a part of it.
     pub(crate) fn feed(&mut self, tokens: &[u32], options: &RunOptions) -> Result<&[f32], GenerateError> {
+        let added = self.add(tokens, options);
+        if added.is_err() && !self.model.is_begun() {
+            self.reset();
+        }
+        added.map(|()| &*self.logits)
+    }
+
+    /// Number of tokens that the cache holds.
+    pub(crate) fn held(&self) -> usize {
+        self.held
+    }
+
+    fn add(&mut self, tokens: &[u32], options: &RunOptions) -> Result<(), GenerateError> {
         let end = self.held + tokens.len();
         if tokens.is_empty() || end > self.context {
             let what = format!("{end} tokens, of which the model can look at {}; give a shorter prompt", self.context);
@@ -79,7 +92,7 @@ impl Decoder {
             _ => self.run_exact(tokens, options)?,
         }
         self.held = end;
-        Ok(&self.logits)
+        Ok(())
     }
 
     /// Forgets all tokens.

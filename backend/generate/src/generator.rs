@@ -245,7 +245,8 @@ impl Generator {
         prompt.iter().for_each(|token| sampler.see(*token));
         self.answers += 1;
         let known = self.held.len();
-        let next = match go_on && known < prompt.len() && prompt.starts_with(&self.held) {
+        let is_held = self.decoder.held() == known;
+        let next = match go_on && is_held && known < prompt.len() && prompt.starts_with(&self.held) {
             true => prompt[known..].to_vec(),
             false => {
                 self.emptied();

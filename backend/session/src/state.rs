@@ -211,6 +211,12 @@ impl Stateful {
         self.begun = !state.values.is_empty();
     }
 
+    /// Whether there is a state: of a run, of [`Self::restore`] or of [`Self::resize`]. A failure that loses a part of
+    /// the state ends it.
+    pub fn is_begun(&self) -> bool {
+        self.begun
+    }
+
     /// The last run's outputs, with the state that it made.
     pub fn outputs(&self) -> &Outputs {
         &self.outputs
