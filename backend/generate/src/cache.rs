@@ -1,7 +1,6 @@
 //! The cache of a decoder: how its length shows in the shapes of runs, and so in the number of plans.
 
 use super::names::Names;
-use anabranch_kernels::DType;
 use anabranch_onnx::import::{Dim, Model, Node};
 use anabranch_session::{Session, StatePair};
 use std::collections::BTreeSet;
@@ -79,30 +78,6 @@ fn is_grouped(node: &Node) -> bool {
     node.op_type == "GroupQueryAttention" && node.domain == "com.microsoft"
 }
 
-/// Returns the greatest difference of logits that rounding explains, as a part of the greatest absolute logit.
-///
-/// Padding changes the order of sums and nothing else. The type of cache and logits says how much a sum may differ;
-/// activations that are quantised at run time round in steps of 1/255.
-pub(crate) fn tolerance(session: &Session, state: &[StatePair], names: &Names) -> f32 {
-    let types = state.iter().map(|pair| session.input_info(&pair.input)).chain([session.output_info(&names.logits)]);
-    let of_type = types.flatten().map(|info| match info.dtype() {
-        Some(DType::F16) => 1e-2,
-        Some(DType::BF16) => 5e-2,
-        _ => 1e-4,
-    });
-    let is_quantised = session.model().nodes.iter().any(|node| node.op_type == "DynamicQuantizeLinear");
-    of_type.fold(if is_quantised { 2e-2 } else { 0.0 }, f32::max)
-}
-
-/// Returns the greatest difference of logits as a part of the greatest absolute one; no number if one of them is none.
-pub(crate) fn difference(exact: &[f32], padded: &[f32]) -> f32 {
-    let greatest = |values: &mut dyn Iterator<Item = f32>| values.map(f32::abs).max_by(f32::total_cmp).unwrap_or(0.0);
-    // Equal infinities stand for tokens that the model forbids.
-    let unlike = exact.iter().zip(padded).filter(|(exact, padded)| exact != padded);
-    let apart = greatest(&mut unlike.map(|(exact, padded)| exact - padded));
-    if apart == 0.0 { 0.0 } else { apart / greatest(&mut exact.iter().copied().filter(|logit| logit.is_finite())) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -117,15 +92,5 @@ mod tests {
         for (capacity, tokens, want) in [(0, 1, 256), (256, 257, 512), (256, 700, 1024), (1024, 1025, 1500)] {
             assert_eq!(grown(capacity, tokens, 1500), want, "{tokens} after {capacity}");
         }
-    }
-
-    #[test]
-    fn differences_are_parts_of_the_greatest_logit() {
-        let exact = [-4.0, f32::NEG_INFINITY, 2.0];
-        for (padded, want) in [(-4.0, 0.0), (-3.0, 0.25), (2.0, 1.5), (f32::INFINITY, f32::INFINITY)] {
-            assert_eq!(difference(&exact, &[padded, f32::NEG_INFINITY, 2.0]), want);
-        }
-        assert!(difference(&exact, &[f32::NAN; 3]).is_nan() && difference(&[f32::NAN; 3], &exact).is_nan());
-        assert_eq!(difference(&[0.0; 3], &[0.0; 3]), 0.0);
     }
 }

@@ -23,8 +23,8 @@ pub(crate) struct Decoder {
     /// Why steps are planned once per length, if padding was tried.
     note: Option<String>,
     settled: bool,
-    /// Tokens that the cache holds.
-    held: usize,
+    /// The tokens that the cache holds.
+    held: Vec<u32>,
     /// The last token's logits.
     logits: Vec<f32>,
 }
@@ -42,7 +42,7 @@ impl Decoder {
         let cache = Cache::of(model.session(), model.pairs(), &names);
         let capacity = fixed(model.session(), model.pairs()).unwrap_or(usize::MAX);
         let (context, logits) = (config.context.min(capacity), Vec::new());
-        Ok(Self { model, names, vocabulary, context, cache, note: None, settled: false, held: 0, logits })
+        Ok(Self { model, names, vocabulary, context, cache, note: None, settled: false, held: Vec::new(), logits })
     }
 
     /// Adds tokens to the cache, and returns the logits of what follows the last one.
@@ -58,13 +58,13 @@ impl Decoder {
         added.map(|()| &*self.logits)
     }
 
-    /// Number of tokens that the cache holds.
-    pub(crate) fn held(&self) -> usize {
-        self.held
+    /// The tokens that the cache holds.
+    pub(crate) fn held(&self) -> &[u32] {
+        &self.held
     }
 
     fn add(&mut self, tokens: &[u32], options: &RunOptions) -> Result<(), GenerateError> {
-        let end = self.held + tokens.len();
+        let end = self.held.len() + tokens.len();
         if tokens.is_empty() || end > self.context {
             let what = format!("{end} tokens, of which the model can look at {}; give a shorter prompt", self.context);
             return Err(GenerateError::given(if tokens.is_empty() {
@@ -82,8 +82,8 @@ impl Decoder {
         self.settle(&tokens[..1])?;
         match &self.cache {
             // Steps of one token are many; other lengths have plans of their own anyway.
-            Cache::Padded(compared) if tokens.len() == 1 && self.held > 0 => {
-                let capacity = padded_to(self.held, self.context);
+            Cache::Padded(compared) if tokens.len() == 1 && !self.held.is_empty() => {
+                let capacity = padded_to(self.held.len(), self.context);
                 match compared.contains(&capacity) {
                     true => self.run_padded(tokens, capacity, options)?,
                     false => self.compare(tokens, capacity, options)?,
@@ -91,14 +91,14 @@ impl Decoder {
             }
             _ => self.run_exact(tokens, options)?,
         }
-        self.held = end;
+        self.held.extend_from_slice(tokens);
         Ok(())
     }
 
     /// Forgets all tokens.
     pub(crate) fn reset(&mut self) {
         self.model.reset();
-        self.held = 0;
+        self.held.clear();
         if let Cache::Buffer(capacity) = &mut self.cache {
             *capacity = 0;
         }
@@ -131,7 +131,7 @@ impl Decoder {
     /// Runs the model with a cache without padding on the left.
     fn run_exact(&mut self, tokens: &[u32], options: &RunOptions) -> Result<(), GenerateError> {
         if let Cache::Padded(_) = self.cache {
-            self.model.align(self.held, self.held)?;
+            self.model.align(self.held.len(), self.held.len())?;
         }
         self.run(tokens, 0, options)
     }
@@ -170,7 +170,7 @@ impl Decoder {
 
     /// Inputs for tokens behind a cache that begins with so many positions of padding.
     fn inputs(&self, tokens: &[u32], padding: usize) -> Result<Inputs, GenerateError> {
-        let end = self.held + tokens.len();
+        let end = self.held.len() + tokens.len();
         let mut inputs = Inputs::new();
         let mut add = |name: &str, values: &mut dyn Iterator<Item = i64>| -> Result<(), GenerateError> {
             let tensor = self.integers(name, values.collect())?;
@@ -186,7 +186,7 @@ impl Decoder {
             add(name, &mut zeros(padding).chain(std::iter::repeat_n(1, end)).chain(after))?;
         }
         if let Some(name) = &self.names.positions {
-            add(name, &mut (self.held as i64..end as i64))?;
+            add(name, &mut (self.held.len() as i64..end as i64))?;
         }
         if let Some(name) = &self.names.branch {
             let spec = TensorSpec::new(DType::Bool, Shape::new([1]).map_err(GenerateError::given)?);
@@ -274,3 +274,6 @@ fn check(model: &Stateful, names: &Names, config: &Config) -> Result<usize, Gene
         _ => Err(GenerateError::file(&config.file, "vocab_size is missing; it says how many tokens there are")),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -40,8 +40,6 @@ pub struct Generator {
     vocabulary: Vocabulary,
     template: Option<Template>,
     decoder: Decoder,
-    /// The tokens that the decoder's cache holds.
-    held: Vec<u32>,
     /// Number of answers that were begun.
     answers: u64,
 }
@@ -130,7 +128,7 @@ impl Generator {
         }
         config.context = decoder.context();
         config.settings.max_length = config.settings.max_length.min(config.context);
-        Ok(Self { config, vocabulary, template, decoder, held: Vec::new(), answers: 0 })
+        Ok(Self { config, vocabulary, template, decoder, answers: 0 })
     }
 
     /// Returns the configuration of the folder. Its context is never more than the cache can hold.
@@ -156,7 +154,6 @@ impl Generator {
     /// The decoder, whose cache the caller fills.
     pub(crate) fn emptied(&mut self) -> &mut Decoder {
         self.answers += 1;
-        self.held.clear();
         self.decoder.reset();
         &mut self.decoder
     }
@@ -244,11 +241,10 @@ impl Generator {
         }
         prompt.iter().for_each(|token| sampler.see(*token));
         self.answers += 1;
-        let known = self.held.len();
-        let is_held = self.decoder.held() == known;
-        let next = match go_on && is_held && known < prompt.len() && prompt.starts_with(&self.held) {
-            true => prompt[known..].to_vec(),
-            false => {
+        let behind = prompt.strip_prefix(self.decoder.held()).filter(|behind| go_on && !behind.is_empty());
+        let next = match behind {
+            Some(behind) => behind.to_vec(),
+            None => {
                 self.emptied();
                 prompt.clone()
             }
@@ -299,10 +295,10 @@ impl Generator {
             return Err(GenerateError::given("another answer was begun since; start this one again"));
         }
         let logits = self.decoder.feed(&course.next, options)?;
-        let token = course.sampler.choose(logits);
-        self.held.append(&mut course.next);
-        let token = token
-            .map_err(|what| GenerateError::file(&self.config.model, format!("{what} (at {})", self.held.len())))?;
+        let token = course.sampler.choose(logits).map_err(|what| {
+            GenerateError::file(&self.config.model, format!("{what} (at {})", self.decoder.held().len()))
+        })?;
+        course.next.clear();
         course.sampler.see(token);
         course.next.push(token);
         let passed = course.begun.elapsed();

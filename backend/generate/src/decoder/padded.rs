@@ -7,11 +7,13 @@
 //! each capacity is computed both ways and compared. Nothing but the capacity decides shapes, so what holds for one
 //! step of a capacity holds for all.
 
-use super::super::cache::{Cache, difference, tolerance};
+use super::super::cache::Cache;
 use super::super::error::GenerateError;
+use super::super::names::Names;
 use super::Decoder;
 use anabranch_execute::RunOptions;
-use anabranch_session::ErrorKind;
+use anabranch_kernels::DType;
+use anabranch_session::{ErrorKind, Session, StatePair};
 
 impl Decoder {
     /// Computes tokens behind a cache of this capacity.
@@ -21,8 +23,8 @@ impl Decoder {
         capacity: usize,
         options: &RunOptions,
     ) -> Result<(), GenerateError> {
-        self.model.align(capacity, self.held)?;
-        self.run(tokens, capacity - self.held, options)
+        self.model.align(capacity, self.held.len())?;
+        self.run(tokens, capacity - self.held.len(), options)
     }
 
     /// Computes tokens without padding and with it. If the logits agree, steps of this capacity are padded from now on,
@@ -71,4 +73,43 @@ impl Decoder {
 /// Whether an error says nothing about the model: a step without padding would have it, too.
 fn matters(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::Cancelled | ErrorKind::Timeout | ErrorKind::DeviceFailure | ErrorKind::Internal)
+}
+
+/// Returns the greatest difference of logits that rounding explains, as a part of the greatest absolute logit.
+///
+/// Padding changes the order of sums and nothing else. The type of cache and logits says how much a sum may differ;
+/// activations that are quantised at run time round in steps of 1/255.
+fn tolerance(session: &Session, state: &[StatePair], names: &Names) -> f32 {
+    let types = state.iter().map(|pair| session.input_info(&pair.input)).chain([session.output_info(&names.logits)]);
+    let of_type = types.flatten().map(|info| match info.dtype() {
+        Some(DType::F16) => 1e-2,
+        Some(DType::BF16) => 5e-2,
+        _ => 1e-4,
+    });
+    let is_quantised = session.model().nodes.iter().any(|node| node.op_type == "DynamicQuantizeLinear");
+    of_type.fold(if is_quantised { 2e-2 } else { 0.0 }, f32::max)
+}
+
+/// Returns the greatest difference of logits as a part of the greatest absolute one; no number if one of them is none.
+fn difference(exact: &[f32], padded: &[f32]) -> f32 {
+    let greatest = |values: &mut dyn Iterator<Item = f32>| values.map(f32::abs).max_by(f32::total_cmp).unwrap_or(0.0);
+    // Equal infinities stand for tokens that the model forbids.
+    let unlike = exact.iter().zip(padded).filter(|(exact, padded)| exact != padded);
+    let apart = greatest(&mut unlike.map(|(exact, padded)| exact - padded));
+    if apart == 0.0 { 0.0 } else { apart / greatest(&mut exact.iter().copied().filter(|logit| logit.is_finite())) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_are_parts_of_the_greatest_logit() {
+        let exact = [-4.0, f32::NEG_INFINITY, 2.0];
+        for (padded, want) in [(-4.0, 0.0), (-3.0, 0.25), (2.0, 1.5), (f32::INFINITY, f32::INFINITY)] {
+            assert_eq!(difference(&exact, &[padded, f32::NEG_INFINITY, 2.0]), want);
+        }
+        assert!(difference(&exact, &[f32::NAN; 3]).is_nan() && difference(&[f32::NAN; 3], &exact).is_nan());
+        assert_eq!(difference(&[0.0; 3], &[0.0; 3]), 0.0);
+    }
 }
