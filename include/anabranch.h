@@ -7,9 +7,6 @@
 
 #include <stddef.h>
 #include <stdint.h>
-/* Earlier names, for one version. */
-#define ANABRANCH_STATUS_ROOM ANABRANCH_STATUS_BUFFER_TOO_SMALL
-typedef struct anabranch_output_buffer anabranch_room;
 
 /**
  * Version of this header. It changes when callers have to be compiled again.

@@ -132,8 +132,6 @@ pub mod compare {
     //! Configurations of placing, ordering and streaming one model, each really run on this machine: predicted against
     //! measured times.
 
-    #[allow(deprecated)]
-    pub use anabranch_tuning::compare::Way;
     pub use anabranch_tuning::compare::{
         Agreement, CompareOptions, Comparison, Configuration, DYNAMIC, DeviceOutcome, Difference, Latencies, Load,
         Median, Outcome, Ratio, Series, SeriesOptions, Together, Tolerance, Top1, Worst, compare, compare_seen, floats,
@@ -144,13 +142,6 @@ pub mod compare {
 pub mod compiled {
     //! Compiled models: a lowered program, its weights and its plan in one file (`MODEL.anabranch`). A session runs it
     //! without lowering or planning.
-
-    /// Earlier name of [`CacheOutcome`].
-    #[deprecated(note = "renamed to `CacheOutcome`")]
-    pub type Course = CacheOutcome;
-    /// Earlier name of [`CachedSession`].
-    #[deprecated(note = "renamed to `CachedSession`")]
-    pub type Kept = CachedSession;
 
     pub use anabranch_session::compiled::{About, Cache, CacheOutcome, CachedSession, CompiledError, is_compiled};
 }
@@ -187,13 +178,6 @@ pub mod drops {
     //! harnessing the astronomical data deluge"). Applications are shell commands or a few functions, data are files or
     //! memory.
 
-    /// Earlier name of [`PreparedRecipe`].
-    #[deprecated(note = "renamed to `PreparedRecipe`")]
-    pub type Prepared<'r> = PreparedRecipe<'r>;
-    /// Earlier name of [`DropState`].
-    #[deprecated(note = "renamed to `DropState`")]
-    pub type State = DropState;
-
     pub use anabranch_flow::drops::{
         DropReport, DropState, DropsError, Failed, Naming, Outcome, PreparedRecipe, Reason, Recipe, end_all,
     };
@@ -221,8 +205,6 @@ pub mod flow {
     //! Flows: dataflow graphs whose nodes are a user's functions, run by workers in the manner of Sucuri (Silva et al.
     //! 2016, "Task Scheduling in Sucuri Dataflow Library").
 
-    #[allow(deprecated)]
-    pub use anabranch_flow::Crew;
     pub use anabranch_flow::{
         Allocation, AllocationError, Collected, Flow, FlowError, FlowEvent, FlowOptions, FlowReport, Inputs, Links,
         NodeReport, Number, Output, Parcel, Peers, Scheduler, Sent, Traffic, WorkerConfig, WorkerReport, programs,
@@ -267,20 +249,9 @@ pub mod learning {
     };
 }
 
-#[deprecated(note = "renamed to `borrowed`")]
-pub mod lent {
-    //! Earlier names of [`borrowed`](super::borrowed).
-
-    pub use super::borrowed::{SMALL, copy_out as leave, input as borrowed, output as room, owned as kept};
-}
-
 pub mod lower {
     //! Lowers a model to a program: shapes become numbers, operators become a few ops each, constants are folded, and
     //! neighbouring ops are fused.
-
-    /// Earlier name of [`Continuation`].
-    #[deprecated(note = "renamed to `Continuation`")]
-    pub type Rest = Continuation;
 
     pub use anabranch_onnx::lower::{
         Continuation, LowerError, LowerOptions, Obstacle, Rewrite, Rewrites, UnknownRewrite, lower, operators,
@@ -299,10 +270,6 @@ pub mod pipeline {
 
 pub mod plan {
     //! The plan: the work of every device and link, its order, and its memory.
-
-    /// Earlier name of [`MemoryItem`].
-    #[deprecated(note = "renamed to `MemoryItem`")]
-    pub type Held = MemoryItem;
 
     pub use anabranch_plan::{
         Allocation, CandidatePlan, ChunkRule, DeviceMemory, HOST, Holding, KernelNeeds, LinkPlan, MachineDevice,
@@ -329,14 +296,6 @@ pub mod planning {
     };
 }
 
-#[deprecated(note = "renamed to `costs`")]
-pub mod profile {
-    //! Earlier names of [`costs`](super::costs).
-
-    pub use super::costs::*;
-    pub use super::costs::{CostFormat as Exchange, ImportExportError as ExchangeError};
-}
-
 pub mod program {
     //! The lowered program: nodes that kernels compute, on values of known types and shapes.
 
@@ -352,10 +311,6 @@ pub mod refine {
 
 pub mod session {
     //! The library's interface: open a model, describe it, run arrays through it.
-
-    /// Earlier name of [`HostOperator`].
-    #[deprecated(note = "renamed to `HostOperator`")]
-    pub type HostStep = HostOperator;
 
     pub use anabranch_session::{
         ArrayError, Dynamic, ErrorKind, HostOperator, Inputs, Later, LaterRun, OnDeviceLoss, OutputError, OutputKey,

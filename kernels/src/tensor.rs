@@ -130,16 +130,6 @@ impl Buffer {
         Some(Self { memory: Memory::Borrowed(memory), bytes })
     }
 
-    /// Earlier name of [`borrowed`](Self::borrowed).
-    ///
-    /// # Safety
-    /// As [`borrowed`](Self::borrowed).
-    #[deprecated(note = "renamed to `borrowed`")]
-    pub unsafe fn foreign(start: NonNull<u8>, bytes: usize) -> Option<Self> {
-        // SAFETY: `borrowed` makes the same demands as this function.
-        unsafe { Self::borrowed(start, bytes) }
-    }
-
     /// Maps `bytes` bytes of a file from `offset` on, which are read at first use. They are shared with all processes
     /// that map the file, until [`bytes_mut`](Self::bytes_mut) copies them.
     ///
@@ -168,12 +158,6 @@ impl Buffer {
     /// Whether the bytes are borrowed.
     pub fn is_borrowed(&self) -> bool {
         matches!(self.memory, Memory::Borrowed(_))
-    }
-
-    /// Earlier name of [`is_borrowed`](Self::is_borrowed).
-    #[deprecated(note = "renamed to `is_borrowed`")]
-    pub fn is_foreign(&self) -> bool {
-        self.is_borrowed()
     }
 
     /// Returns the number of bytes.

@@ -64,8 +64,6 @@ pub use allocation::{Allocation, AllocationError};
 pub use error::FlowError;
 pub use graph::{Collected, Flow};
 pub use inputs::Inputs;
-#[allow(deprecated)]
-pub use options::Crew;
 pub use options::{FlowOptions, Links, Scheduler, WorkerConfig};
 pub use parcel::{Number, Parcel};
 pub use ports::Output;

@@ -38,10 +38,6 @@ impl Default for Links {
     }
 }
 
-/// Earlier name of [`WorkerConfig`].
-#[deprecated(note = "renamed to `WorkerConfig`")]
-pub type Crew = WorkerConfig;
-
 impl WorkerConfig {
     /// Returns `workers` workers on one machine.
     ///
@@ -253,12 +249,6 @@ impl FlowOptions {
         FlowOptions { worker_config, ..self }
     }
 
-    /// Earlier name of [`Self::with_workers`].
-    #[deprecated(note = "renamed to `with_workers`")]
-    pub fn with_crew(self, worker_config: WorkerConfig) -> Self {
-        self.with_workers(worker_config)
-    }
-
     /// Sets the scheduler (default: [`Scheduler::Stealing`]).
     pub fn with_scheduler(self, scheduler: Scheduler) -> Self {
         FlowOptions { scheduler, ..self }
@@ -302,12 +292,6 @@ impl FlowOptions {
     /// Returns the workers.
     pub fn worker_config(&self) -> &WorkerConfig {
         &self.worker_config
-    }
-
-    /// Earlier name of [`Self::worker_config`].
-    #[deprecated(note = "renamed to `worker_config`")]
-    pub fn crew(&self) -> &WorkerConfig {
-        self.worker_config()
     }
 
     /// Most iterations in flight.

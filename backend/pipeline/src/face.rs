@@ -115,12 +115,6 @@ impl Pipeline {
         self.line.capacity()
     }
 
-    /// Earlier name of [`Self::max_in_flight`].
-    #[deprecated(note = "renamed to `max_in_flight`")]
-    pub fn room(&self) -> usize {
-        self.max_in_flight()
-    }
-
     /// Pushes a data set and returns its number. Waits while the pipeline is full.
     ///
     /// # Errors

@@ -304,18 +304,6 @@ impl Session {
         })
     }
 
-    /// Earlier name of [`Self::check_host_memory`].
-    ///
-    /// # Errors
-    /// As [`Self::check_host_memory`].
-    #[deprecated(note = "renamed to `check_host_memory`")]
-    pub fn check_room<'a>(
-        &self,
-        tensors: impl IntoIterator<Item = (&'a str, &'a TensorSpec)>,
-    ) -> Result<(), SessionError> {
-        self.check_host_memory(tensors)
-    }
-
     /// Checks that the host may hold this many bytes for a node or input.
     ///
     /// # Errors

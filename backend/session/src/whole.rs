@@ -150,12 +150,6 @@ impl Run {
         self.later.as_ref().map_or(&[], |later| &later.host_operators)
     }
 
-    /// Earlier name of [`Self::host_operators`].
-    #[deprecated(note = "renamed to `host_operators`")]
-    pub fn host_steps(&self) -> &[HostOperator] {
-        self.host_operators()
-    }
-
     /// Compares predicted and measured times of this run; needs its profile. A plan that runs several times, such as a
     /// loop's body, counts with all its runs.
     pub fn accuracy(&self) -> Accuracy {

@@ -26,10 +26,6 @@ pub use baseline::Baseline;
 pub use executable::{Decision, decisions};
 pub use memory::{MemoryLevel, memory_over_time};
 
-/// Earlier name of [`MemoryLevel`].
-#[deprecated(note = "renamed to `MemoryLevel`")]
-pub type Held = MemoryLevel;
-
 use crate::bound::LowerBound;
 use crate::graph::TaskId;
 use crate::platform::DeviceId;

@@ -230,10 +230,6 @@ impl Comparison {
     }
 }
 
-/// Earlier name of [`Configuration`].
-#[deprecated(note = "renamed to `Configuration`")]
-pub type Way = Configuration;
-
 impl Configuration {
     fn of(choice: &PlanChoice) -> Self {
         Self { place: choice.strategy.to_string(), order: Some(choice.order), stream: Some(choice.plan.streaming) }
