@@ -68,7 +68,7 @@ struct NodeRun {
     amounts: Vec<f64>,
     source: String,
     predicted: f64,
-    spread: Option<f64>,
+    uncertainty: Option<f64>,
     measured: f64,
 }
 
@@ -145,7 +145,7 @@ fn first_run(arguments: &Arguments, file: &Path, options: SessionOptions) -> Res
         amounts: family(node).amounts,
         source: cost(node).map_or_else(String::new, |cost| cost.source.to_string()),
         predicted: plan.predicted().busy[node.index()],
-        spread: cost(node).and_then(|cost| cost.uncertainty),
+        uncertainty: cost(node).and_then(|cost| cost.uncertainty),
         measured: median(times),
     };
     Ok(FirstRun {
@@ -238,18 +238,18 @@ fn print_table(runs: &[FirstRun]) {
         100.0 * nodes
     );
     let held = runs.iter().flat_map(FirstRun::long_nodes).filter_map(|node| {
-        let spread = node.spread?;
-        Some(node.measured >= node.predicted / spread && node.measured <= node.predicted * spread)
+        let uncertainty = node.uncertainty?;
+        Some(node.measured >= node.predicted / uncertainty && node.measured <= node.predicted * uncertainty)
     });
     let (held, all) = held.fold((0, 0), |(held, all), inside| (held + usize::from(inside), all + 1));
-    println!("Of {all} such nodes {held} lie within their spread.");
+    println!("Of {all} such nodes {held} lie within their uncertainty.");
 }
 
 fn as_json(runs: &[FirstRun]) -> Value {
     let node = |node: &NodeRun| {
         json!({
             "name": node.name, "family": node.family, "amounts": node.amounts, "source": node.source,
-            "predicted_s": node.predicted, "spread": node.spread, "measured_s": node.measured,
+            "predicted_s": node.predicted, "uncertainty": node.uncertainty, "measured_s": node.measured,
         })
     };
     let run = |run: &FirstRun| {

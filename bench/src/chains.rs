@@ -66,7 +66,7 @@ impl Chain {
             program.node_ids().for_each(|node| kernels.replace(node, Arc::clone(kernel)));
         }
         let plan = Plan::build(&program, &planned, &placement, &schedule, Vec::new(), &kernels, options).ok()?;
-        Executor::new(plan, Arc::new(kernels), pool).ok()
+        Executor::new(plan.with_times_of(&schedule), Arc::new(kernels), pool).ok()
     }
 
     fn program(&self) -> Program {

@@ -10,9 +10,10 @@
 //! [`check`] judges placements and schedules independently of the strategies, and [`bound`] gives lower bounds of every
 //! schedule's length.
 //!
-//! This is the core. It never uses the simulator around it: [`mod@format`] reads and writes the files of other
-//! programs, [`generate`] makes graphs, platforms and whole problems from seeds, [`exact`] finds the optimum of small
-//! problems, and [`evaluate`] measures schedules.
+//! [`exact`] finds the optimum of small problems, and [`evaluate`] measures schedules.
+//!
+//! This is the core. It uses none of the modules around it: [`mod@format`] reads and writes the files of other
+//! programs, and [`generate`] makes graphs, platforms and whole problems from seeds.
 //!
 //! The remaining modules treat other models. [`streaming`] schedules tasks that pass elements on while they run: it
 //! groups them on processing elements and times them. [`pipeline`] maps stages to devices for many successive inputs,

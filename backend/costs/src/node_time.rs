@@ -14,7 +14,8 @@ const MOST_MISSES: f64 = 4.0;
 /// Largest extra time of reads from other devices' caches, as a multiple of the node's own time.
 ///
 /// Negating 4 KiB to 1 MiB that another core has just written takes 9 to 22 times as long as in the own cache
-/// (`bench/ACCURACY.md`). No kernel does less with its data, so that larger multiples are errors of the clock.
+/// (`bench/ACCURACY.md`, lower deciles). No kernel does less with its data, so that larger multiples are taken for
+/// errors of the clock.
 const MOST_READS: f64 = 24.0;
 
 /// Additions of a node's place to the time of its kernel.

@@ -11,7 +11,7 @@
 //!
 //! ```
 //! # mod anabranch { pub use anabranch_flow as flow; }
-//! use anabranch::flow::{WorkerConfig, Flow, FlowOptions, Scheduler};
+//! use anabranch::flow::{Flow, FlowOptions, Scheduler, WorkerConfig};
 //!
 //! let (text, mut total) = ("one fish two fish", 0);
 //! let mut flow = Flow::new();

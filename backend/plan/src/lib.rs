@@ -151,7 +151,7 @@ pub struct Predicted {
     pub busy: Vec<f64>,
     /// Time at which the last output is present.
     pub makespan: f64,
-    /// 90 % prediction interval of the makespan; `None` if the spread of a node's cost is unknown.
+    /// 90 % prediction interval of the makespan; `None` if the uncertainty of a node's cost is unknown.
     pub interval: Option<(f64, f64)>,
 }
 
@@ -277,6 +277,15 @@ impl Plan {
     /// Sets the forecast of the plan (default: none). Planning makes it.
     pub fn with_prediction(self, predicted: Predicted) -> Self {
         Self { predicted, ..self }
+    }
+
+    /// Takes the times of the schedule that the plan was built from as its forecast: for tests and benches, which do
+    /// not predict. Transfers take no time.
+    pub fn with_times_of(self, schedule: &Schedule) -> Self {
+        let nodes: Vec<_> = schedule.tasks[..self.nodes].iter().map(|span| (span.start, span.end)).collect();
+        let busy = nodes.iter().map(|(start, end)| end - start).collect();
+        let (transfers, makespan) = (vec![(0.0, 0.0); self.transfers.len()], schedule.makespan);
+        self.with_prediction(Predicted { nodes, transfers, busy, makespan, interval: None })
     }
 
     /// Returns the devices; the first is the host, which holds inputs and outputs that no GPU keeps.

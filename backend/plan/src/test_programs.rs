@@ -1,6 +1,6 @@
 //! Small placed programs for the tests of plans and of the executor.
 
-use super::{KernelNeeds, MachineDevice, Needs, Plan, PlanDevice, PlanError, PlanOptions, Predicted, Residency};
+use super::{KernelNeeds, MachineDevice, Needs, Plan, PlanDevice, PlanError, PlanOptions, Residency};
 use crate::HOST;
 use crate::tasks::{NodeLimits, ProgramTasks, Residence};
 use anabranch_ir::program::{NodeId, Program, ValueId};
@@ -76,11 +76,7 @@ impl PlacedProgram {
     pub fn plan_with(&self, needs: &dyn Needs, options: &PlanOptions) -> std::result::Result<Plan, PlanError> {
         let Self { program, devices, placement, schedule } = self;
         let plan = Plan::build(program, devices, placement, schedule, Vec::new(), needs, options)?;
-        let nodes: Vec<_> = schedule.tasks[..program.nodes.len()].iter().map(|span| (span.start, span.end)).collect();
-        let busy = nodes.iter().map(|(start, end)| end - start).collect();
-        let transfers = vec![(0.0, 0.0); plan.transfers().len()];
-        let makespan = schedule.makespan;
-        Ok(plan.with_prediction(Predicted { nodes, transfers, busy, makespan, interval: None }))
+        Ok(plan.with_times_of(schedule))
     }
 
     /// Moves all nodes to CPU devices.

@@ -34,7 +34,7 @@ pub struct Part<'r> {
 pub struct RunPrediction {
     /// Predicted makespan.
     pub makespan: f64,
-    /// 90 % prediction interval of the makespan, in seconds; `None` if the spread of a node's cost is unknown.
+    /// 90 % prediction interval of the makespan, in seconds; `None` if the uncertainty of a node's cost is unknown.
     pub interval: Option<(f64, f64)>,
 }
 

@@ -1,7 +1,8 @@
 //! The core of `anabranch-placement`, which lists all of its modules: graphs, platforms, problems, strategies, orders,
 //! the simulator, the checker, bounds and the exact search, and the streaming analysis that checks plans.
 //!
-//! It is a crate of its own so that plans are made without the simulator around it. It is no public interface.
+//! It is a crate of its own so that plans are made without the file formats, generators and pipelines of
+//! `anabranch-placement`. It is no public interface.
 
 #![forbid(unsafe_code)]
 

@@ -187,7 +187,7 @@ fn pairs(inventory: &Inventory) -> impl Iterator<Item = (DeviceRef<'_>, DeviceRe
 fn times(costs: &LinkCosts) -> Vec<TransferTime> {
     let (whole, chunks, reads) = (&costs.sizes, &costs.streamed, &costs.reads);
     let sizes: BTreeSet<u64> = [whole, chunks, reads].into_iter().flat_map(|sizes| sizes.keys().copied()).collect();
-    let seconds = |history: &History| history.undisturbed().map(|estimate| estimate.nanoseconds * 1e-9);
+    let seconds = |history: &History| history.undisturbed().map(|estimate| estimate.seconds());
     let time = |bytes: u64| TransferTime {
         bytes,
         whole_s: whole.get(&bytes).and_then(seconds),

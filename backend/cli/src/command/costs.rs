@@ -256,7 +256,7 @@ fn nodes_table(device: &DeviceCosts, top: usize, filter: &str) -> String {
     for (key, version, history, estimate) in nodes.into_iter().take(shown) {
         let dash = |known: bool, text: String| if known { text } else { "–".to_owned() };
         table.row([
-            duration(estimate.nanoseconds * 1e-9),
+            duration(estimate.seconds()),
             format!("{:.0} %", 100.0 * estimate.half_width),
             dash(history.count > 0, duration(history.mean * 1e-9)),
             history.count.to_string(),

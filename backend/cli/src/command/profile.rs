@@ -99,7 +99,7 @@ fn show(model: &str, opened: &Opened, nodes: &[(String, NodeSpec)], output: Outp
     for (node, spec) in nodes {
         let key = spec.key();
         let (cpu, gpu) = (measured(DeviceKind::Cpu, &key), measured(DeviceKind::Gpu, &key));
-        let text = |s: Option<Estimate>| s.map_or("–".into(), |s| duration(s.nanoseconds * 1e-9));
+        let text = |s: Option<Estimate>| s.map_or("–".into(), |s| duration(s.seconds()));
         let runs = cpu.map_or(0, |s| s.samples).max(gpu.map_or(0, |s| s.samples));
         let (class, op) = (spec.class(), spec.op.name());
         table.row([text(cpu), text(gpu), runs.to_string(), class.to_string(), op.to_owned(), node.clone()]);

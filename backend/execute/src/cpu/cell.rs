@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lent_buffer_is_free_again_when_it_is_given_back() {
+    fn a_shared_buffer_is_free_again_when_it_is_given_back() {
         let mut cell = Cell::zeroed(8, true).expect("some bytes");
         let shared = cell.share();
         assert!(shared.is_some() && !cell.is_free());
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn an_own_buffer_is_never_lent() {
+    fn an_own_buffer_is_never_shared() {
         let mut cell = Cell::zeroed(8, false).expect("some bytes");
         assert!(cell.share().is_none() && cell.is_free());
         assert_eq!(cell.bytes(), Some(&[0; 8][..]));

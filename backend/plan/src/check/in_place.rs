@@ -9,15 +9,21 @@ use anabranch_ir::program::Program;
 
 /// Adds the pairs that would lose a value. O(pairs · steps).
 pub(super) fn judge(program: &Program, plan: &Plan, sent: &Sent, pairs: &[InPlace], found: &mut Vec<Violation>) {
+    if pairs.is_empty() {
+        return;
+    }
+    let of = |step: &Step| (*step, reads(program, plan, sent, *step), writes(program, plan, *step));
+    let steps: Vec<_> = plan.steps().iter().map(of).collect();
     for pair in pairs {
         let (from, to) = (program.inputs[pair.input], program.outputs[pair.output].value);
         let slot = |value| plan.memory().home(HOST, value).map(|allocation| allocation.slot);
-        let makes = |step: &Step| matches!(step, Step::Node(_)) && writes(program, plan, *step).contains(&(HOST, to));
-        let times = |step: &Step| reads(program, plan, sent, *step).iter().filter(|(_, value)| *value == from).count();
-        let is_read_once = plan.steps().iter().all(|step| times(step) == usize::from(makes(step)));
-        let others = plan.steps().iter().filter(|step| !makes(step));
-        let mut written = others.flat_map(|step| writes(program, plan, *step)).filter(|(device, _)| *device == HOST);
-        let is_kept = slot(to).is_some() && written.all(|(_, value)| slot(value) != slot(to));
+        let (mut is_read_once, mut is_kept) = (true, slot(to).is_some());
+        for (step, reads, writes) in &steps {
+            let makes = matches!(step, Step::Node(_)) && writes.contains(&(HOST, to));
+            is_read_once &= reads.iter().filter(|(_, value)| *value == from).count() == usize::from(makes);
+            let is_other = |(device, value): &(_, _)| *device != HOST || slot(*value) != slot(to);
+            is_kept &= makes || writes.iter().all(is_other);
+        }
         let is_alike = program.value(from).spec.bytes() == program.value(to).spec.bytes();
         let is_single =
             pairs.iter().filter(|other| other.input == pair.input || other.output == pair.output).count() == 1;
@@ -33,6 +39,7 @@ mod tests {
     use super::*;
     use crate::PlanOptions;
     use crate::test_programs::{PlacedProgram, relu};
+    use anabranch_base::random::SplitMix64;
     use anabranch_ir::program::{ValueId, floats};
     use anabranch_kernels::op::{Append, Op};
     use anabranch_kernels::{DType, Shape, TensorSpec};
@@ -82,13 +89,9 @@ mod tests {
     #[test]
     fn found_pairs_pass_and_others_that_lose_a_value_do_not() {
         let mut seen = [0; 2];
-        let mut state = 1u64;
+        let mut random = SplitMix64::new(1);
         for _ in 0..300 {
-            let byte = || {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                (state >> 33) as u8
-            };
-            let bytes: Vec<u8> = std::iter::repeat_with(byte).take(256).collect();
+            let bytes: Vec<u8> = std::iter::repeat_with(|| random.bits() as u8).take(256).collect();
             let placed = any(&mut Unstructured::new(&bytes)).expect("enough bytes");
             let plan = placed.plan(&PlanOptions::default()).expect("feasible");
             let judged = |pairs: &[InPlace]| {
