@@ -143,7 +143,7 @@ class Profile:
     def rows(self) -> Rows:
         """A row for each node, transfer and host operator of the last run, by start: ``kind``, ``name``, ``on`` (device or link),
         ``ready_ms``, ``start_ms``, ``end_ms``, ``waited_ms``, ``bytes``, ``predicted_ms`` (how long it was predicted to take; None
-        for steps), ``phase`` (which of the run's plans it belongs to; None for steps, and for models that run in one)."""
+        for host operators), ``phase`` (which of the run's plans it belongs to; None for host operators, and for models that run in one)."""
         return self._rows
 
     def dict(self) -> dict[str, Any]:

@@ -4,10 +4,8 @@ use super::failure::{Failure, Result};
 use anabranch::plan::StreamMode;
 use anabranch::planning::PlanChoice;
 use anabranch::session::SETTINGS;
-use anabranch::{RunOptions, SessionOptions, Strategy};
-use serde::de::DeserializeOwned;
+use anabranch::{RunOptions, SessionOptions};
 use serde_json::{Map, Value, from_value};
-use std::fmt::Display;
 use std::time::Duration;
 
 /// Returns the names of a session's options, which the arguments of the Python class have.
@@ -47,24 +45,12 @@ pub(crate) fn configurations(
         for order in orders {
             for stream in streams {
                 let order = order.parse().map_err(Failure::argument)?;
-                let streaming = read::<StreamMode>(Value::String(stream.clone())).map_err(Failure::argument)?;
+                let streaming = from_value::<StreamMode>(stream.as_str().into()).map_err(Failure::argument)?;
                 let plan = base.plan.clone().with_streaming(streaming);
-                configurations.push(PlanChoice { strategy: strategy(place), order, plan });
+                let Ok(strategy) = place.parse();
+                configurations.push(PlanChoice { strategy, order, plan });
             }
         }
     }
     Ok(configurations)
-}
-
-fn strategy(place: &str) -> Strategy {
-    let Ok(strategy) = place.parse();
-    strategy
-}
-
-fn read<T: DeserializeOwned>(value: Value) -> std::result::Result<T, String> {
-    from_value(value).map_err(text)
-}
-
-fn text(error: impl Display) -> String {
-    error.to_string()
 }

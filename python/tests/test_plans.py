@@ -104,7 +104,7 @@ def test_progress_that_raises_ends_the_work(mlp):
     assert mlp.profile(repeat=1).measured_ms > 0
 
 
-def test_ways_are_compared(mlp):
+def test_configurations_are_compared(mlp):
     comparison = mlp.compare(places=["cpu", "heft"], repeat=3, warmup=1)
     rows = comparison.rows()
     assert [row["place"] for row in rows] == ["cpu", "heft", "dynamic"]

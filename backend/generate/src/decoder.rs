@@ -58,9 +58,38 @@ impl Decoder {
         added.map(|()| &*self.logits)
     }
 
+    /// Forgets all tokens.
+    pub(crate) fn reset(&mut self) {
+        self.model.reset();
+        self.held.clear();
+        if let Cache::Buffer(capacity) = &mut self.cache {
+            *capacity = 0;
+        }
+    }
+
     /// The tokens that the cache holds.
     pub(crate) fn held(&self) -> &[u32] {
         &self.held
+    }
+
+    /// Returns the number of tokens that the model can look at, and its cache can hold.
+    pub(crate) fn context(&self) -> usize {
+        self.context
+    }
+
+    /// Returns why steps are planned once per length, if padding was tried.
+    pub(crate) fn note(&self) -> Option<&str> {
+        self.note.as_deref()
+    }
+
+    /// Returns the number of tokens in the vocabulary.
+    pub(crate) fn vocabulary(&self) -> usize {
+        self.vocabulary
+    }
+
+    /// The model with its cache.
+    pub(crate) fn model(&self) -> &Stateful {
+        &self.model
     }
 
     fn add(&mut self, tokens: &[u32], options: &RunOptions) -> Result<(), GenerateError> {
@@ -93,15 +122,6 @@ impl Decoder {
         }
         self.held.extend_from_slice(tokens);
         Ok(())
-    }
-
-    /// Forgets all tokens.
-    pub(crate) fn reset(&mut self) {
-        self.model.reset();
-        self.held.clear();
-        if let Cache::Buffer(capacity) = &mut self.cache {
-            *capacity = 0;
-        }
     }
 
     /// Gives a cache that is a buffer a capacity of so many tokens.
@@ -141,31 +161,6 @@ impl Decoder {
         let inputs = self.inputs(tokens, padding)?;
         self.model.run_with(&inputs, options)?;
         self.read()
-    }
-
-    /// Returns the number of tokens that the model can look at, and its cache can hold.
-    pub(crate) fn context(&self) -> usize {
-        self.context
-    }
-
-    /// Whether the model declares how many tokens its cache holds.
-    pub(crate) fn is_fixed(&self) -> bool {
-        fixed(self.model.session(), self.model.pairs()).is_some()
-    }
-
-    /// Why steps are planned once per length, if padding was tried.
-    pub(crate) fn note(&self) -> Option<&str> {
-        self.note.as_deref()
-    }
-
-    /// Returns the number of tokens in the vocabulary.
-    pub(crate) fn vocabulary(&self) -> usize {
-        self.vocabulary
-    }
-
-    /// The model with its cache.
-    pub(crate) fn model(&self) -> &Stateful {
-        &self.model
     }
 
     /// Inputs for tokens behind a cache that begins with so many positions of padding.

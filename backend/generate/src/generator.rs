@@ -40,6 +40,8 @@ pub struct Generator {
     vocabulary: Vocabulary,
     template: Option<Template>,
     decoder: Decoder,
+    /// Whether the cache holds less than the model can look at.
+    is_limited: bool,
     /// Number of answers that were begun.
     answers: u64,
 }
@@ -126,9 +128,10 @@ impl Generator {
             let what = format!("the tokenizer has {others} tokens, and {own} are said; export both again");
             return Err(GenerateError::file(&config.file, what));
         }
+        let is_limited = decoder.context() < config.context;
         config.context = decoder.context();
         config.settings.max_length = config.settings.max_length.min(config.context);
-        Ok(Self { config, vocabulary, template, decoder, answers: 0 })
+        Ok(Self { config, vocabulary, template, decoder, is_limited, answers: 0 })
     }
 
     /// Returns the configuration of the folder. Its context is never more than the cache can hold.
@@ -219,7 +222,7 @@ impl Generator {
         };
         let context = self.config.context;
         let most = settings.max_length.min(context);
-        if self.decoder.is_fixed() && settings.max_length > context && settings.max_length < usize::MAX {
+        if self.is_limited && settings.max_length > context && settings.max_length < usize::MAX {
             let what = format!("prompt and answer may have {} tokens together", settings.max_length);
             return Err(GenerateError::given(format!(
                 "{what}, and the model's cache holds {context}; give a maximum length of {context} or less"

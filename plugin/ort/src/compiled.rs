@@ -147,11 +147,11 @@ impl Compiled {
             Ok(places) => places,
             Err(failure) => return Ok(Err(failure)),
         };
-        let room = |(spec, place): (&TensorSpec, &Option<NonNull<u8>>)| {
+        let memory = |(spec, place): (&TensorSpec, &Option<NonNull<u8>>)| {
             // SAFETY: the memory is this output's alone; it is used until the run ends, within this call.
-            place.and_then(|place| unsafe { borrowed::output(place, spec) }).unwrap_or_else(no_room)
+            place.and_then(|place| unsafe { borrowed::output(place, spec) }).unwrap_or_else(no_memory)
         };
-        let mut outputs = Outputs::over(specs.zip(&places).map(room).collect());
+        let mut outputs = Outputs::over(specs.zip(&places).map(memory).collect());
         session.run_prepared_into(prepared, inputs, &mut outputs, &RunOptions::default())?;
         for (tensor, place) in outputs.tensors().iter().zip(places) {
             // SAFETY: the memory has as many bytes as the output, and belongs to no other tensor of ours: the tensor
@@ -220,7 +220,7 @@ unsafe fn left(tensor: &Tensor, place: Option<NonNull<u8>>) {
 }
 
 /// Returns the placeholder of an output that is copied.
-fn no_room() -> Tensor {
+fn no_memory() -> Tensor {
     Tensor::zeroed(TensorSpec::new(anabranch::DType::U8, Shape::new([0]).expect("no elements fit everywhere")))
 }
 

@@ -95,7 +95,7 @@ fn a_comparison_is_consistent() {
 }
 
 #[test]
-fn a_way_without_a_plan_fails_alone() {
+fn a_configuration_without_a_plan_fails_alone() {
     let mut options = options("heft");
     options.devices.memory_overrides = vec![("gpu0".into(), 1000)];
     let session = session("convnet", options);

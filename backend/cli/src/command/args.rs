@@ -422,11 +422,11 @@ pub(super) fn parse_dimension(text: &str) -> Result<(String, usize), String> {
 
 /// Parses a number of elements, nodes or the like.
 pub(super) fn parse_size<T: FromStr>(text: &str) -> Result<T, String> {
-    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let digits = text.strip_prefix('-').filter(|digits| !digits.is_empty());
-    let is_below = digits.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let is_low = text.starts_with('-') || digits.bytes().all(|byte| byte == b'0');
     text.parse().map_err(|_| match is_number {
-        _ if is_below || is_number && text.bytes().all(|byte| byte == b'0') => {
+        true if is_low => {
             let least = usize::from("0".parse::<T>().is_err());
             format!("`{text}` is too small; write a whole number of at least {least}")
         }

@@ -50,7 +50,7 @@ impl CliError {
         self.exit == Exit::Fault
     }
 
-    /// Returns the error of an interruption by the user30, as in shells.
+    /// Returns the error of an interruption by the user.
     pub(crate) fn interrupted() -> Self {
         Self { message: "interrupted".into(), exit: Exit::Interrupted }
     }

@@ -7,7 +7,7 @@ use std::fs;
 const QUICK: [&str; 5] = ["--no-gpu", "--repeat", "6", "--warmup", "1"];
 
 #[test]
-fn models_and_ways_are_measured_in_one_table() {
+fn models_and_configurations_are_measured_in_one_table() {
     let command = Anabranch::new();
     let (mlp, unet) = (bundled("mlp.onnx"), bundled("unet.onnx"));
     let bench = [&["bench", &mlp, &unet, "--place", "heft,cpu,cpu0,dynamic"], &QUICK[..]].concat();

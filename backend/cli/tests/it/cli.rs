@@ -243,11 +243,12 @@ fn devices_are_listed() {
 }
 
 #[test]
-fn ways_are_compared_as_text_json_and_csv() {
+fn configurations_are_compared_as_text_json_and_csv() {
     let command = Anabranch::new();
-    let ways = ["compare", "--software-gpu", "--place", "heft,cpu,gpu0", "--order", "pct,fifo", "--stream", "off"];
+    let configurations =
+        ["compare", "--software-gpu", "--place", "heft,cpu,gpu0", "--order", "pct,fifo", "--stream", "off"];
     let quick = ["--repeat", "2", "--warmup", "1", "--csv", "configurations.csv", "--html", "configurations.html"];
-    let comparison = command.json(&[&ways[..], &quick[..]].concat());
+    let comparison = command.json(&[&configurations[..], &quick[..]].concat());
     let outcomes = comparison["outcomes"].as_array().expect("outcomes");
     let names: Vec<_> =
         outcomes.iter().map(|o| (o["configuration"]["place"].as_str(), o["configuration"]["order"].as_str())).collect();

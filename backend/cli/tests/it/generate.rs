@@ -3,7 +3,7 @@
 use crate::command::{Anabranch, bundled};
 use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 const LLAMA: &str = "language/llama";
 
@@ -42,18 +42,26 @@ fn several_prompts_are_answered_as_each_alone() {
     assert_ne!(drawn["answers"][0]["tokens"], drawn["answers"][1]["tokens"], "each prompt has a seed of its own");
 }
 
-#[test]
-fn a_chat_reads_messages_line_by_line() {
-    let command = Anabranch::new();
+/// Returns what a chat of these messages prints.
+fn chat(command: &Anabranch, arguments: &[&str], messages: &str) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_anabranch"))
-        .args(["generate", &bundled(LLAMA), "--no-gpu", "--chat", "--max-length", "60", "--json"])
+        .args(["generate", "--no-gpu", "--chat", "--json"])
+        .args(arguments)
+        .current_dir(command.directory.path())
         .env("XDG_DATA_HOME", command.directory.path())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .spawn()
         .expect("it starts");
-    child.stdin.take().expect("piped").write_all(b"Hi\n\nAnd\n").expect("read");
-    let output = child.wait_with_output().expect("it ends");
+    child.stdin.take().expect("piped").write_all(messages.as_bytes()).expect("read");
+    child.wait_with_output().expect("it ends")
+}
+
+#[test]
+fn a_chat_reads_messages_line_by_line() {
+    let command = Anabranch::new();
+    let output = chat(&command, &[&bundled(LLAMA), "--max-length", "60"], "Hi\n\nAnd\n");
     assert!(output.status.success());
     let told: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(told["answers"].as_array().map(Vec::len), Some(2));
@@ -70,22 +78,7 @@ fn a_chat_that_fills_the_context_says_so_and_keeps_its_answers() {
     let config = command.path("short").join("genai_config.json");
     let text = std::fs::read_to_string(&config).expect("there");
     std::fs::write(config, text.replace("\"context_length\": 2048", "\"context_length\": 40")).expect("written");
-    let mut child = Command::new(env!("CARGO_BIN_EXE_anabranch"))
-        .args(["generate", "short", "--no-gpu", "--chat", "--json"])
-        .current_dir(command.directory.path())
-        .env("XDG_DATA_HOME", command.directory.path())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("it starts");
-    child
-        .stdin
-        .take()
-        .expect("piped")
-        .write_all(b"Where does the water go?\nAnd then?\nAnd then?\nSo?\n")
-        .expect("read");
-    let output = child.wait_with_output().expect("it ends");
+    let output = chat(&command, &["short"], "Where does the water go?\nAnd then?\nAnd then?\nSo?\n");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(

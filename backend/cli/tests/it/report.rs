@@ -155,8 +155,8 @@ fn the_page_of_a_plan_with_5000_nodes_works_whatever_they_are_called() {
 fn a_comparison_of_several_models_is_one_page_with_a_matrix() {
     let command = Anabranch::new();
     let models = ["fire.onnx", "unet.onnx"].map(bundled);
-    let ways = ["--no-gpu", "--cpu-devices", "core", "--place", "heft,cpu", "--repeat", "2", "--warmup", "0"];
-    let all = command.json(&[&["compare", &models[0], &models[1], "--html", "all.html"], &ways[..]].concat());
+    let configurations = ["--no-gpu", "--cpu-devices", "core", "--place", "heft,cpu", "--repeat", "2", "--warmup", "0"];
+    let all = command.json(&[&["compare", &models[0], &models[1], "--html", "all.html"], &configurations[..]].concat());
     let all = all.as_array().expect("a comparison for each model");
     assert_eq!(all.len(), 2);
     let page = command.read("all.html");
@@ -168,7 +168,7 @@ fn a_comparison_of_several_models_is_one_page_with_a_matrix() {
     if let Some(document) = tested(&command, &command.path("all.html")) {
         assert!(document.contains("<th><button type=\"button\">configuration</button></th>"), "tables can be sorted");
     }
-    let text = command.text(&[&["compare", &models[0], &models[1]], &ways[..]].concat());
+    let text = command.text(&[&["compare", &models[0], &models[1]], &configurations[..]].concat());
     assert!(text.contains("median, and how many times the model's fastest it is"), "{text}");
 }
 

@@ -273,7 +273,7 @@ fn a_node_to_which_sizes_do_not_matter_hides_no_size_that_another_needs() {
 }
 
 #[test]
-fn a_model_that_cannot_run_ends_with_status_1() {
+fn a_model_that_cannot_run_ends_with_status_3() {
     let command = Anabranch::new();
     let wrong = model(
         vec![node("MatMul", &["x", "w"], "a"), node("MatMul", &["a", "w"], "y")],

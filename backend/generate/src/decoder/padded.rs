@@ -86,7 +86,7 @@ fn tolerance(session: &Session, state: &[StatePair], names: &Names) -> f32 {
         Some(DType::BF16) => 5e-2,
         _ => 1e-4,
     });
-    let is_quantised = session.model().nodes.iter().any(|node| node.op_type == "DynamicQuantizeLinear");
+    let is_quantised = session.model().nodes.iter().any(|node| node.op_type.starts_with("DynamicQuantize"));
     of_type.fold(if is_quantised { 2e-2 } else { 0.0 }, f32::max)
 }
 

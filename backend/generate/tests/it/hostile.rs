@@ -70,7 +70,7 @@ fn a_model_that_is_no_decoder_is_refused() {
 
 #[test]
 fn what_a_fixed_cache_cannot_hold_is_refused_before_anything_runs() {
-    let (mut generator, _directory) = Tiny { room: Some(32), ..TINY }.open();
+    let (mut generator, _directory) = Tiny { capacity: Some(32), ..TINY }.open();
     assert_eq!((generator.config().context, generator.config().settings.max_length), (32, 32));
     let longest = Settings { max_length: 33, ..Settings::default() };
     for (prompt, settings, parts) in [
@@ -88,6 +88,10 @@ fn what_a_fixed_cache_cannot_hold_is_refused_before_anything_runs() {
     let (mut unbounded, _directory) = TINY.open();
     let (same, _) = answer(&mut unbounded, &[3, 60, 7], &Settings { max_length: 32, ..all });
     assert_eq!(tokens, same);
+    // A capacity beyond the context is no limit.
+    let (mut wide, _directory) = Tiny { capacity: Some(400), ..TINY }.open();
+    let beyond = Settings { max_length: 350, ..Settings::default() };
+    assert!(wide.config().context < 350 && wide.generate(&[1], &beyond).is_ok());
 }
 
 #[test]

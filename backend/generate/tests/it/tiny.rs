@@ -28,7 +28,7 @@ pub(super) struct Tiny {
     /// Whether an input says that there is a cache, as in merged decoders.
     pub(super) branch: bool,
     /// Length of a cache that GroupQueryAttention takes as a buffer, instead of a cache that is concatenated.
-    pub(super) room: Option<i64>,
+    pub(super) capacity: Option<i64>,
 }
 
 /// Where a decoder has positions from.
@@ -49,7 +49,7 @@ pub(super) const TINY: Tiny = Tiny {
     chunk: None,
     cache: data_type::FLOAT,
     branch: false,
-    room: None,
+    capacity: None,
 };
 
 /// Nodes in the making.
@@ -85,7 +85,7 @@ impl Tiny {
 
     fn model(self) -> Vec<u8> {
         let mut nodes = Nodes::default();
-        if self.room.is_none() {
+        if self.capacity.is_none() {
             self.add_bias(&mut nodes);
         }
         self.add_positions(&mut nodes);
@@ -165,14 +165,14 @@ impl Tiny {
             let [own, new, narrow] = ["own", "new", "narrow"].map(|what| format!("{part}_{what}"));
             nodes.add("MatMul", &["x", part], &own);
             nodes.add("Unsqueeze", &[&own, "axis_1"], &new);
-            if part != "query" && self.room.is_none() {
+            if part != "query" && self.capacity.is_none() {
                 let [past, present] = ["past_key_values", "present"].map(|what| format!("{what}.0.{part}"));
                 nodes.with("Cast", &[&new], &narrow, AttributeProto::int("to", self.cache));
                 nodes.with("Concat", &[&past, &narrow], &present, AttributeProto::int("axis", 2));
                 nodes.with("Cast", &[&present], &format!("{part}s"), AttributeProto::int("to", data_type::FLOAT));
             }
         }
-        match self.room {
+        match self.capacity {
             Some(_) => self.add_grouped(nodes),
             None => self.add_products(nodes),
         }
@@ -235,7 +235,7 @@ impl Tiny {
     fn caches(self, name: &str, length: &str) -> [ValueInfoProto; 2] {
         let (known, symbol) = (DimensionProto::known, DimensionProto::symbol);
         ["key", "value"].map(|part| {
-            let length = self.room.map_or_else(|| symbol(length), known);
+            let length = self.capacity.map_or_else(|| symbol(length), known);
             let dims = vec![known(1), known(1), length, known(WIDTH as i64)];
             ValueInfoProto::tensor(&format!("{name}.0.{part}"), self.cache, dims)
         })
