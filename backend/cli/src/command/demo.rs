@@ -34,8 +34,8 @@ const ROUNDS: u32 = 2;
 /// Memory limits to try, as shares of the network's memory on one device, the highest first.
 const SHARES: [f64; 3] = [0.9, 0.75, 0.6];
 
-/// Devices that alone take more than this many times as long as `auto` are not compared again after learning: a
-/// software GPU takes minutes.
+/// Devices that alone take more than this many times as long as `auto` are not compared again: a software GPU takes
+/// minutes.
 const SLOW: f64 = 20.0;
 
 /// Show on this machine what planning brings, with a network that is built in
@@ -106,7 +106,7 @@ impl DemoCommand {
         steps.begin("learn from two rounds of runs, plan again, and run every plan");
         let after = demo.compare(demo.quick(&before), ROUNDS, 9)?;
         steps.begin("lower the memory limit until no device can hold the network alone");
-        let limited = demo.limited(&before)?;
+        let limited = demo.limited(demo.quick(&before), &before)?;
         let elsewhere = demo.elsewhere()?;
         let findings = Findings { before, after: after.comparison.clone(), limited, elsewhere };
         let story = Story::of(&findings, demo.session.inventory());
@@ -182,16 +182,16 @@ impl Demo {
         devices
     }
 
-    /// Runs HEFT's plan under the highest limit that no device can keep alone.
+    /// Runs HEFT's plan on these devices under the highest limit that none of them can keep alone.
     ///
     /// `auto` is not used, because it compares many plans, and each would have to be fitted to the limit, which takes
     /// long.
-    fn limited(&self, before: &Comparison) -> Result<Option<Limited>, CliError> {
-        let names = names(self.session.inventory());
-        let Some(alone) = peak_alone(before, &names) else { return Ok(None) };
+    fn limited(&self, names: Vec<String>, before: &Comparison) -> Result<Option<Limited>, CliError> {
+        let Some(alone) = peak_alone(before, self.session.inventory(), &names) else { return Ok(None) };
         for share in SHARES {
             let limit_bytes = (alone as f64 * share) as u64;
-            let devices = names.iter().fold(self.devices.clone(), |all, name| all.with_memory(name, limit_bytes));
+            let devices = self.devices.clone().with_only(names.clone());
+            let devices = names.iter().fold(devices, |all, name| all.with_memory(name, limit_bytes));
             let session = open(&devices, self.session.costs(), None)?;
             let places = std::iter::once("heft".to_owned()).chain(names.iter().cloned());
             let options = options(places, &self.run)?.with_runs(9, 1).with_dynamic(false);
@@ -241,11 +241,11 @@ fn options(places: impl Iterator<Item = String>, run: &RunOptions) -> Result<Com
     Ok(CompareOptions::new(NAME, configurations).with_run(run.clone()))
 }
 
-/// Returns the least bytes that the network takes on one device alone.
-fn peak_alone(comparison: &Comparison, names: &[String]) -> Option<u64> {
+/// Returns the least bytes that the network takes on one of these devices alone.
+fn peak_alone(comparison: &Comparison, inventory: &Inventory, names: &[String]) -> Option<u64> {
     let alone = comparison.outcomes.iter().filter(|outcome| names.contains(&outcome.configuration.place));
     let peak = |outcome: &Outcome| {
-        let at = names.iter().position(|name| *name == outcome.configuration.place)?;
+        let at = inventory.devices().position(|device| device.name() == outcome.configuration.place)?;
         outcome.devices.get(at)?.predicted_peak_bytes
     };
     alone.filter_map(peak).min()

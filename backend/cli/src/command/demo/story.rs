@@ -148,15 +148,15 @@ fn learned(found: &Findings) -> Option<(&'static str, String)> {
 }
 
 fn limited(limited: &Limited) -> (&'static str, String) {
-    let limit = format_bytes(limited.limit_bytes);
+    let devices: Vec<_> = limited.refused.iter().map(|(device, _)| device.as_str()).collect();
+    let limit = format!("{} for each of {}", format_bytes(limited.limit_bytes), devices.join(", "));
     let Some(heft) = of_configuration(&limited.comparison, "heft") else {
-        return ("memory", format!("with {limit} for each device, no plan was found"));
+        return ("memory", format!("with {limit}, no plan was found"));
     };
     let predicted = heft.predicted_ms.map_or(String::new(), |ms| format!(" (predicted {})", duration(ms * 1e-3)));
     let took = duration(heft.measured_ms.median * 1e-3);
-    let text = format!(
-        "with {limit} for each device, no device holds the network alone; heft divides it and runs it in {took}{predicted}"
-    );
+    let text =
+        format!("with {limit}, no device holds the network alone; heft divides it and runs it in {took}{predicted}");
     ("memory", text)
 }
 
