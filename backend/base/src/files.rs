@@ -167,14 +167,19 @@ pub fn append(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Checks links and mode before anything is written to a file.
+/// Checks whether [`write()`] can begin: links, mode, and a new file in the directory, which is removed again.
 ///
 /// # Errors
-/// If a link must not be followed ([`write()`]), or the file is read-only.
+/// If a link must not be followed, the file is read-only, or its directory takes no new file.
 pub fn may_write(path: &Path) -> io::Result<()> {
     let resolved = ResolvedPath::of(path)?;
     resolved.accept()?;
-    if resolved.is_stream() { Ok(()) } else { permissions(&resolved.end).map(drop) }
+    if resolved.is_stream() {
+        return Ok(());
+    }
+    permissions(&resolved.end)?;
+    let refused = |error: io::Error| io::Error::new(error.kind(), format!("its directory takes no new file: {error}"));
+    Part::beside(&resolved.end).map(drop).map_err(refused)
 }
 
 /// Returns the permissions of the file that is to be replaced, if it exists and is this user's own.
