@@ -56,6 +56,7 @@ impl Config {
         let read = match (genai.exists(), optimum.exists()) {
             (true, _) => genai_config(folder, &genai),
             (_, true) => optimum_config(folder, &optimum, model.is_some()),
+            _ if !folder.exists() => Err(GenerateError::file(folder, "there is no such folder")),
             _ => Err(GenerateError::file(
                 folder,
                 "neither genai_config.json nor config.json is there; name a folder as onnxruntime-genai or optimum export it",

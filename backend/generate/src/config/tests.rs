@@ -69,4 +69,6 @@ fn configurations_that_lie_are_refused_in_a_line_that_names_the_file() {
         let error = Config::read(folder(files).path(), None).expect_err(part).to_string();
         assert!(error.contains(part) && !error.contains('\n'), "{error}");
     }
+    let error = Config::read(&folder(&[]).path().join("none"), None).expect_err("no folder").to_string();
+    assert!(error.ends_with("there is no such folder"), "{error}");
 }
