@@ -60,7 +60,8 @@ impl fmt::Display for CostSource {
             Self::Cold { samples } => write!(f, "measured cold ×{samples}"),
             Self::Fitted { nodes } => write!(f, "fitted to {nodes} nodes"),
             Self::OtherKernels { version } => write!(f, "measured with kernels {version}"),
-            Self::Scaled { nodes } => write!(f, "roofline as of {nodes} nodes"),
+            Self::Scaled { nodes: 1 } => f.write_str("roofline, scaled by 1 measured node"),
+            Self::Scaled { nodes } => write!(f, "roofline, scaled by {nodes} measured nodes"),
             Self::Roofline => f.write_str("roofline"),
             Self::Assumed => f.write_str("assumed"),
         }

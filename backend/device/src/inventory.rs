@@ -232,7 +232,7 @@ impl Inventory {
         match self.cpus.iter_mut().find(|cpu| cpu.name == name) {
             Some(cpu) if (1.0..=1000.0).contains(&times) => {
                 *cpu = cpu.clone().slowed(times);
-                self.notes.push(format!("{name}: each node takes {times} times as long as it needs"));
+                self.notes.push(format!("{name} is emulated: each node takes {times} times as long"));
                 Ok(())
             }
             _ => {
