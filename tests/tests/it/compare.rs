@@ -186,7 +186,7 @@ fn a_refined_plan_is_no_slower_than_a_single_device() {
     assert_close("convnet", &refined.series.run.outputs, &references);
     let rounds = &refined.refinement.rounds;
     assert_eq!(rounds.iter().map(|round| round.round).collect::<Vec<_>>(), [1, 2, 3]);
-    let kept = refined.refinement.kept_ms().expect("a round was run").median;
+    let kept = refined.refinement.kept().expect("a round was run").measured_ms.median;
     for round in rounds {
         let others: Vec<f64> = round.singles.iter().chain([&round.plan]).map(|m| m.measured_ms.median).collect();
         let new_is_fastest =

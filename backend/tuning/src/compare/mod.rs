@@ -219,14 +219,18 @@ impl Comparison {
         equal
     }
 
-    /// Returns the median of a configuration divided by the least of all others: below 1 it is the fastest. `None` if
-    /// it was not compared or is alone.
+    /// Returns the median of a configuration divided by the least of all other plans: below 1 it is the fastest. `None`
+    /// if it was not compared, or no configuration has another plan.
     pub fn against_others(&self, place: &str) -> Option<f64> {
-        let own = self.outcomes.iter().filter(|outcome| outcome.configuration.place == place);
-        let own = own.map(|outcome| outcome.measured_ms.median).reduce(f64::min)?;
-        let others = self.outcomes.iter().filter(|outcome| outcome.configuration.place != place);
-        let others = others.map(|outcome| outcome.measured_ms.median).reduce(f64::min)?;
-        Some(own / others)
+        let is_own = |outcome: &&Outcome| outcome.configuration.place == place;
+        let own = || self.outcomes.iter().filter(is_own);
+        let is_other = |outcome: &&Outcome| {
+            !is_own(outcome) && (outcome.plan.is_none() || own().all(|own| own.plan != outcome.plan))
+        };
+        let least = |outcomes: &mut dyn Iterator<Item = &Outcome>| {
+            outcomes.map(|outcome| outcome.measured_ms.median).reduce(f64::min)
+        };
+        Some(least(&mut own())? / least(&mut self.outcomes.iter().filter(is_other))?)
     }
 }
 

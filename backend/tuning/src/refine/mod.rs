@@ -188,11 +188,11 @@ pub fn refine(
 }
 
 impl Refinement {
-    /// Returns the measured makespan of the plan that is kept, in the last round.
-    pub fn kept_ms(&self) -> Option<Median> {
+    /// Returns the plan that is kept, as the last round measured it.
+    pub fn kept(&self) -> Option<&Measured> {
         let last = self.rounds.last()?;
-        let medians = [Some(&last.plan), last.proposal.as_ref()].into_iter().flatten().chain(&last.singles);
-        medians.map(|measured| measured.measured_ms).min_by(|a, b| a.median.total_cmp(&b.median))
+        let plans = [Some(&last.plan), last.proposal.as_ref()].into_iter().flatten().chain(&last.singles);
+        plans.min_by(|a, b| a.measured_ms.median.total_cmp(&b.measured_ms.median))
     }
 }
 
