@@ -1,12 +1,9 @@
 //! Plain tables for terminals of 100 columns.
 
-use crate::text::shortened;
+use crate::text::{WIDTH, shortened};
 use anabranch_placement::quoted::Line;
 use std::fmt;
 use std::io::{IsTerminal, stdout};
-
-/// Columns of a terminal that tables must fit.
-const WIDTH: usize = 100;
 
 /// A table with a head line.
 ///

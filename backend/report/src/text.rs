@@ -4,6 +4,9 @@ use anabranch_placement::quoted::{self, Line};
 use std::borrow::Cow;
 use std::path::Path;
 
+/// Columns of a terminal.
+pub const WIDTH: usize = 100;
+
 /// Returns `text`, cut to `width` characters with an ellipsis for the missing part.
 pub fn shortened(text: &str, width: usize) -> String {
     if text.chars().count() <= width {

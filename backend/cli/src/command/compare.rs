@@ -13,10 +13,10 @@ use anabranch::device::format_bytes;
 use anabranch::execute::RunOptions;
 use anabranch::planning::{Order, PlanChoice};
 use anabranch::session::{Inputs, Run};
-use anabranch_report::comparison::{Compared, ERRORS, Names, Picture, agreement, distinct, fastest, matrix_text, page};
-use anabranch_report::run::busy;
+use anabranch_report::comparison::{Compared, Names, Picture, TERMS, agreement, distinct, fastest, matrix_text, page};
+use anabranch_report::run::{busy, one_device};
 use anabranch_report::table::Table;
-use anabranch_report::text::{digits, duration, error, interval};
+use anabranch_report::text::{WIDTH, digits, duration, error, interval, wrapped};
 use clap::Args;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -96,19 +96,20 @@ impl CompareCommand {
             all.push(self.compare(&opened, model, &run, output)?);
             saved = saved.and(opened.save_costs());
         }
-        if let Some(path) = &self.csv {
-            write_csv(path, &all.iter().map(|one| &one.comparison).collect::<Vec<_>>())?;
-        }
-        if let Some(path) = &self.html {
-            write_file(path, page(&all))?;
-        }
-        match &all[..] {
-            [one] => output.text_or_json(|| text(&one.comparison), &one.comparison)?,
-            several => {
-                let comparisons: Vec<_> = several.iter().map(|one| &one.comparison).collect();
+        let comparisons: Vec<_> = all.iter().map(|one| &one.comparison).collect();
+        match comparisons[..] {
+            [one] => output.text_or_json(|| text(one), one)?,
+            _ => {
                 let each = || comparisons.iter().map(|one| text(one) + "\n").collect::<String>();
                 output.text_or_json(|| each() + &matrix_text(&comparisons), &comparisons)?;
             }
+        }
+        // The results are printed even if a file cannot be written.
+        if let Some(path) = &self.csv {
+            write_csv(path, &comparisons)?;
+        }
+        if let Some(path) = &self.html {
+            write_file(path, page(&all))?;
         }
         saved
     }
@@ -162,10 +163,11 @@ fn text(comparison: &Comparison) -> String {
         rounds => format!(" after {rounds} rounds of learning"),
     };
     let mut text = format!(
-        "{}: {} nodes, {} runs of each configuration in turn{refined}\n\n{ERRORS}\n{}\n{}\n",
+        "{}: {} nodes, {} runs of each configuration in turn{refined}\n\n{}\n{}\n{}\n",
         comparison.model,
         comparison.nodes,
         comparison.repeat,
+        TERMS.join("\n"),
         makespans(comparison, &names),
         devices(comparison, &names),
     );
@@ -183,12 +185,15 @@ fn text(comparison: &Comparison) -> String {
 
 /// Describes the fastest configuration if intervals decide it, the rank of `auto`, and a busy machine.
 fn verdict(comparison: &Comparison, names: &Names) -> String {
-    let mut text = fastest(comparison, names).map_or(String::new(), |(said, names)| format!("{said} {names}\n"));
+    let mut text = fastest(comparison, names).map_or(String::new(), |fastest| format!("fastest: {fastest}\n"));
     if let Some(ratio) = comparison.against_others("auto") {
-        let _ = writeln!(text, "auto takes {ratio:.3} × the least median of the others");
+        let _ = writeln!(text, "auto takes {ratio:.3} times the shortest median of the other plans");
     }
     if let Some(busy) = busy(&comparison.load) {
         let _ = writeln!(text, "{busy}");
+    }
+    if let Some(advice) = one_device(comparison.devices.len()) {
+        let _ = writeln!(text, "{}", wrapped(advice, WIDTH).join("\n"));
     }
     text
 }

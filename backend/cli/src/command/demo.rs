@@ -7,7 +7,7 @@ use super::compare;
 use super::files::file_of;
 use super::interrupt::cancel_on_interrupt;
 use super::progress::waiting;
-use super::{CliError, Output, platform, say, write_file};
+use super::{CliError, Output, open, platform, say, write_file};
 use anabranch::compare::{CompareOptions, Comparison, Outcome};
 use anabranch::costs::CostStore;
 use anabranch::device::{CpuGranularity, DetectOptions, Inventory, detect};
@@ -40,10 +40,10 @@ const SLOW: f64 = 20.0;
 
 /// Show on this machine what planning brings, with a network that is built in
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "It takes about half a minute without a software GPU, and leaves your cost store as it is.\n\n\
-    Examples:\n  anabranch demo\n  anabranch demo --software-gpu --html demo.html")]
+#[command(after_help = "It takes about half a minute without a software GPU, and keeps no measurements.\n\n\
+    Examples:\n  anabranch demo --no-gpu\n  anabranch demo --software-gpu --html demo.html")]
 pub(crate) struct DemoCommand {
-    /// Write the page to this file
+    /// Write the page to this file, and replace an older page
     #[arg(long, value_name = "FILE.html", default_value = PAGE, value_parser = file_of(&["html"]))]
     html: PathBuf,
     /// Count a software Vulkan adapter (llvmpipe) as a GPU
@@ -67,11 +67,22 @@ struct Findings {
     elsewhere: Vec<Elsewhere>,
 }
 
+/// The findings with their verdicts, as JSON.
+#[derive(Serialize)]
+struct Told<'a> {
+    #[serde(flatten)]
+    findings: &'a Findings,
+    /// Topics and sentences, as the text has them.
+    verdicts: &'a [(&'static str, String)],
+}
+
 /// The network under a memory limit that is too small for each device alone.
 #[derive(Serialize)]
 struct Limited {
     /// Limit of each device, in bytes.
     limit_bytes: u64,
+    /// Least memory that the network takes on one device alone, in bytes.
+    alone_bytes: u64,
     /// Errors of the plans for each device alone, by device.
     refused: Vec<(String, String)>,
     /// The run of HEFT's plan.
@@ -88,30 +99,33 @@ struct Elsewhere {
 }
 
 impl DemoCommand {
-    pub(crate) fn new() -> Self {
-        Self { html: PAGE.into(), software_gpu: false, no_gpu: false }
-    }
-
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
         let run = RunOptions::default().with_cancel(cancel_on_interrupt()?);
         let mut steps = Steps { output, done: 0 };
-        steps.begin("look for devices");
+        steps.begin("look for devices, and measure them");
         let devices = self.devices()?;
-        steps.begin("measure the devices, and plan");
-        let session = waiting(output, "measuring the devices", || open(&devices, CostStore::default(), None))?;
+        let session = opened(&devices, CostStore::default(), None)?;
+        open::print_all_notes(&session, output);
+        waiting(output, "measuring the devices", || session.calibrate())?;
         let demo = Demo { inputs: session.fill_random(Inputs::new(), 0)?, session, devices, run, output };
-        steps.begin("run every plan, predicted from the devices' rates alone");
+        steps.begin("plan from the devices' rates alone, and run every plan");
         let places = names(demo.session.inventory());
         let before = demo.compare(places, 0, 3)?.comparison;
         steps.begin("learn from two rounds of runs, plan again, and run every plan");
         let after = demo.compare(demo.quick(&before), ROUNDS, 9)?;
-        steps.begin("lower the memory limit until no device can hold the network alone");
+        steps.begin("lower the memory limit until no device holds the network alone");
         let limited = demo.limited(demo.quick(&before), &before)?;
         let elsewhere = demo.elsewhere()?;
         let findings = Findings { before, after: after.comparison.clone(), limited, elsewhere };
         let story = Story::of(&findings, demo.session.inventory());
+        output.text_or_json(|| story.text(), &Told { findings: &findings, verdicts: story.verdicts() })?;
+        // The findings are printed even if the page cannot be written.
         write_file(&self.html, story.page(&after))?;
-        output.text_or_json(|| story.text(&self.html), &findings)
+        if output.json {
+            return Ok(());
+        }
+        let page = self.html.canonicalize().unwrap_or_else(|_| self.html.clone());
+        output.text(&format!("open the page: file://{}\n", page.display()))
     }
 
     /// Returns two cores, of which the second is emulated slower, and each GPU.
@@ -136,7 +150,7 @@ struct Steps {
 
 impl Steps {
     /// Number of parts of the demo.
-    const COUNT: usize = 5;
+    const COUNT: usize = 4;
 
     fn begin(&mut self, what: &str) {
         self.done += 1;
@@ -147,7 +161,7 @@ impl Steps {
 }
 
 /// Opens a session that places by `auto`, on another platform if one is given.
-fn open(devices: &DetectOptions, costs: CostStore, platform: Option<PlatformFile>) -> Result<Session, CliError> {
+fn opened(devices: &DetectOptions, costs: CostStore, platform: Option<PlatformFile>) -> Result<Session, CliError> {
     let mut options = SessionOptions::default().with_devices(devices.clone()).with_calibration(platform.is_none());
     options.platform = platform;
     Ok(Session::from_bytes(NETWORK, options.with_strategy(Strategy::AUTO).with_costs(costs))?)
@@ -192,7 +206,7 @@ impl Demo {
             let limit_bytes = (alone as f64 * share) as u64;
             let devices = self.devices.clone().with_only(names.clone());
             let devices = names.iter().fold(devices, |all, name| all.with_memory(name, limit_bytes));
-            let session = open(&devices, self.session.costs(), None)?;
+            let session = opened(&devices, self.session.costs(), None)?;
             let places = std::iter::once("heft".to_owned()).chain(names.iter().cloned());
             let options = options(places, &self.run)?.with_runs(9, 1).with_dynamic(false);
             let comparison = match compare::measured(&session, &self.inputs, &options, self.output, false) {
@@ -205,7 +219,7 @@ impl Demo {
                 comparison.failed.iter().map(|(configuration, error)| (configuration.place.clone(), error.clone()));
             let refused: Vec<_> = failed.filter(|(place, _)| names.contains(place)).collect();
             if refused.len() == names.len() {
-                return Ok(Some(Limited { limit_bytes, refused, comparison }));
+                return Ok(Some(Limited { limit_bytes, alone_bytes: alone, refused, comparison }));
             }
         }
         Ok(None)
@@ -214,7 +228,7 @@ impl Demo {
     /// Predicts the network on the built-in platforms.
     fn elsewhere(&self) -> Result<Vec<Elsewhere>, CliError> {
         let predicted = |example: &platform::Example| {
-            let session = open(&self.devices, self.session.costs(), Some(example.file()?))?;
+            let session = opened(&self.devices, self.session.costs(), Some(example.file()?))?;
             let predicted_ms = session.plan(&self.inputs)?.plan().predicted().makespan * 1e3;
             Ok(Elsewhere { platform: example.name, about: example.about, predicted_ms })
         };

@@ -6,12 +6,10 @@ use super::{CliError, Output};
 use anabranch::device::{
     CacheSummary, CpuDevice, GpuDevice, GpuFeatures, Host, Inventory, detect, format_bytes, format_list,
 };
-use anabranch_report::text::{shortened, wrapped};
+use anabranch_report::text::{WIDTH, shortened, wrapped};
 use clap::Args;
 use std::fmt::Write;
 
-/// Columns of a terminal that the table must fit.
-const WIDTH: usize = 100;
 /// Indentation of the text of a block.
 const INDENT: usize = 8;
 

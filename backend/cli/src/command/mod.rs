@@ -53,6 +53,7 @@ mod why;
 use anabranch::files as on_disk;
 use anabranch_kernels::OutOfMemory;
 use anabranch_report::text::{message, printable, printable_json};
+use clap::builder::UnknownArgumentValueParser;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 pub(crate) use error::CliError;
 pub(crate) use exit::Exit;
@@ -72,7 +73,7 @@ const MORE: &str = "--help has examples, and says more.";
 /// Last line of the help of `anabranch`.
 const START: &str = "Start with `anabranch demo`, then `anabranch run MODEL.onnx`.";
 
-/// Run one dataflow graph over all the devices of this machine.
+/// Runs ONNX models on CPUs and GPUs: places each node on a device, and predicts time and memory first.
 #[derive(Parser, Debug)]
 #[command(name = "anabranch", version, long_version = version::long(), propagate_version = true)]
 #[command(after_help = START, after_long_help = exit::help())]
@@ -234,7 +235,7 @@ pub fn main() -> ExitCode {
 }
 
 fn main_or_panic() -> ExitCode {
-    let cli = match parsed(std::env::args_os()) {
+    let cli = match parsed(spelled_out(std::env::args_os().collect())) {
         Ok(cli) => cli,
         Err(usage) => return told(&usage),
     };
@@ -242,7 +243,6 @@ fn main_or_panic() -> ExitCode {
     QUIET.store(cli.quiet, Ordering::Relaxed);
     let result = match &cli.command {
         Command::Demo(command) => command.run(output),
-        Command::Run(_) if is_bare_run() => demo::DemoCommand::new().run(output),
         Command::Devices(command) => command.run(output),
         Command::Inspect(command) => command.run(output),
         Command::Run(command) => command.run(output),
@@ -278,7 +278,7 @@ fn main_or_panic() -> ExitCode {
 
 /// Reads a command line. A number below 0 is the value of the option before it, which refuses it in its own words.
 fn parsed(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Result<Cli, clap::Error> {
-    let mut command = taking_negatives(Cli::command());
+    let mut command = refusing_platforms(taking_negatives(Cli::command()));
     let mut matches = command.try_get_matches_from_mut(arguments)?;
     Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
 }
@@ -291,9 +291,31 @@ fn taking_negatives(command: clap::Command) -> clap::Command {
     command.mut_subcommands(taking_negatives)
 }
 
-/// Whether the command line is `anabranch run` without a model or an option of that command.
-fn is_bare_run() -> bool {
-    std::env::args_os().skip(1).filter(|argument| argument != "--json").eq(["run"])
+/// Answers `--platform` with advice in commands that run models, which need the devices.
+fn refusing_platforms(command: clap::Command) -> clap::Command {
+    let refused = || {
+        clap::Arg::new("other machine").long("platform").value_name("FILE").hide(true).value_parser(
+            UnknownArgumentValueParser::suggest(
+                "this command needs real devices; `anabranch place MODEL --platform one-gpu` predicts for other machines",
+            ),
+        )
+    };
+    command.mut_subcommands(|command| {
+        let has = |flag: &str| command.get_arguments().any(|argument| argument.get_long() == Some(flag));
+        if has("no-gpu") && !has("platform") { command.arg(refused()) } else { command }
+    })
+}
+
+/// Returns the arguments with `demo` for `run`, if there is neither a model nor an option of `run`.
+fn spelled_out(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    let is_global = |argument: &OsString| ["--json", "-q", "--quiet"].iter().any(|global| argument == global);
+    let mut own = arguments.iter_mut().skip(1).filter(|argument| !is_global(argument));
+    if let (Some(run), None) = (own.next(), own.next())
+        && run == "run"
+    {
+        *run = "demo".into();
+    }
+    arguments
 }
 
 /// Prints the error of a command.
@@ -361,10 +383,37 @@ mod tests {
             ),
             (&["anabranch", "generate", "m", "--seed", "-1"], &["--seed", "`-1` is too small", "at least 0"]),
             (&["anabranch", "run", "m.onnx", "--repeat", "-3"], &["--repeat", "-3"]),
+            (
+                &["anabranch", "run", "m.onnx", "--platform", "one-gpu"],
+                &["--platform", "real devices", "`anabranch place "],
+            ),
+            (&["anabranch", "compare", "m.onnx", "--platform=x"], &["--platform", "real devices", "`anabranch place "]),
+            (&["anabranch", "run", "m.onnx", "--plan", "p.json"], &["'--plan'", "'--place'"]),
         ] {
             let said = refused(arguments);
             assert!(!said.contains('\n') && !said.contains("error: ") && !said.contains("-- "), "{said}");
             assert!(parts.iter().all(|part| said.contains(part)), "{said}");
+        }
+    }
+
+    #[test]
+    fn run_without_model_and_options_is_the_demo_in_any_form() {
+        let command = |arguments: &[&str]| {
+            let arguments = ["anabranch"].iter().chain(arguments).map(OsString::from).collect();
+            parsed(spelled_out(arguments)).expect("known arguments")
+        };
+        for (bare, json, quiet) in [
+            (&["run"][..], false, false),
+            (&["run", "-q"], false, true),
+            (&["--json", "run"], true, false),
+            (&["run", "--quiet", "--json"], true, true),
+        ] {
+            let cli = command(bare);
+            assert!(matches!(cli.command, Command::Demo(_)), "{bare:?}");
+            assert_eq!((cli.json, cli.quiet), (json, quiet), "{bare:?}");
+        }
+        for other in [&["run", "--repeat", "2"][..], &["run", "run"], &["run", "m.onnx"], &["run", "--no-gpu"]] {
+            assert!(matches!(command(other).command, Command::Run(_)), "{other:?}");
         }
     }
 }

@@ -10,12 +10,12 @@ use super::why::Why;
 use super::{CliError, Output, pretty, write_file};
 use anabranch::device::format_bytes;
 use anabranch::plan::{Route, Transfer};
-use anabranch::planning::Planned;
+use anabranch::planning::{DeviceEntry, Planned, PlatformFile};
 use anabranch::program::NodeId;
 use anabranch_report::plan::{dot, plan_file};
 use anabranch_report::run::{self, BlockLine, Staged, summed, traffic_text};
 use anabranch_report::table::Table;
-use anabranch_report::text::{duration, durations};
+use anabranch_report::text::{WIDTH, amount, duration, durations, wrapped};
 use clap::{Args, ValueEnum};
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -26,12 +26,6 @@ Examples:
   anabranch place model.onnx --platform one-gpu
   anabranch place model.onnx --place auto -o plan.json && anabranch run model.onnx --place plan.json
   anabranch platform -o other.json && $EDITOR other.json && anabranch place model.onnx --platform other.json";
-
-/// Advice for a machine with one device, because a plan has no choice there.
-const ONE_DEVICE: &str = "
-there is one device: `--platform one-gpu` shows what a GPU would bring, `--cpu-devices core` makes a
-device of each core, and `--emulate cpu1=4` makes one of them four times slower
-";
 
 /// Place a model and write the plan, with the reason for each node's device
 #[derive(Args, Clone, Debug)]
@@ -72,7 +66,10 @@ enum Format {
 
 impl PlaceCommand {
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
-        let opened = open(&self.devices, self.what_if.read()?, &self.model, &self.place, true)?;
+        let platform = self.what_if.read()?;
+        // This machine first: the other machine's plan uses what is measured here.
+        let assumed = platform.as_ref().map(|platform| self.assumed(platform)).transpose()?;
+        let opened = open(&self.devices, platform, &self.model, &self.place, true)?;
         open::print_notes(&opened.session, output);
         let planned = waiting(output, "planning", || opened.session.plan(&opened.inputs))?;
         opened.save_costs()?;
@@ -84,10 +81,13 @@ impl PlaceCommand {
             return output.text_or_json(|| why.to_string(), &why);
         }
         let text = match self.format(output) {
-            Format::Table if planned.plan().devices().len() == 1 => {
-                table(&model, &planned, self.output.is_some()) + ONE_DEVICE
+            Format::Table => {
+                let there = duration(planned.plan().predicted().makespan);
+                let compared = assumed.map_or(String::new(), |[with, here]| {
+                    format!("{with}: {there}.\nOn this machine: {here}. Times are predicted, not measured.\n\n")
+                });
+                compared + &table(&model, &planned, self.output.is_some())
             }
-            Format::Table => table(&model, &planned, self.output.is_some()),
             Format::Json => pretty(&plan_file(&planned))?,
             Format::Dot => dot(&planned),
         };
@@ -95,6 +95,24 @@ impl PlaceCommand {
             Some(path) => write_file(path, text),
             None => output.text(&text),
         }
+    }
+
+    /// Returns the devices of the platform that this machine does not have, and the predicted time on this machine.
+    fn assumed(&self, platform: &PlatformFile) -> Result<[String; 2], CliError> {
+        let opened = open(&self.devices, None, &self.model, &self.place, true)?;
+        let here = match opened.session.plan(&opened.inputs) {
+            Ok(here) => duration(here.plan().predicted().makespan),
+            Err(error) => format!("no plan ({error})"),
+        };
+        opened.save_costs()?;
+        let present = opened.session.inventory();
+        let assumed = platform.devices.iter().filter(|device| present.device(&device.name).is_none());
+        let assumed: Vec<_> = assumed.map(described).collect();
+        let with = match assumed.is_empty() {
+            true => "With the platform's figures".to_owned(),
+            false => format!("With assumed {}", assumed.join(", ")),
+        };
+        Ok([with, here])
     }
 
     fn format(&self, output: Output) -> Format {
@@ -106,6 +124,17 @@ impl PlaceCommand {
             _ => self.format,
         }
     }
+}
+
+/// Describes a device of a platform: `gpuA (gpu, 8 GiB, 6000 Gflop/s, 280 GB/s)`.
+fn described(device: &DeviceEntry) -> String {
+    let mut facts: Vec<_> = device.kind.iter().map(ToString::to_string).collect();
+    facts.extend(device.memory.map(format_bytes));
+    facts.extend(device.rates.iter().flat_map(|rates| {
+        [(rates.matmul_flops, "Gflop/s"), (rates.bandwidth, "GB/s")]
+            .map(|(rate, unit)| format!("{} {unit}", amount(rate * 1e-9)))
+    }));
+    format!("{} ({})", device.name, facts.join(", "))
 }
 
 /// Returns the predicted schedule. Transfers over links are listed; values that are read in place are not.
@@ -165,7 +194,8 @@ fn table(model: &str, planned: &Planned, whole: bool) -> String {
             device.limit.map_or("none".into(), format_bytes),
         ]);
     }
-    let mut nodes = Table::new(">start | >time | cost | device | op | node: reason");
+    let mut nodes =
+        Table::new(">start | >time | cost | device | op | node: reason, with times that its strategy foresaw");
     let starts = durations(&plan.predicted().nodes.iter().map(|(start, _)| *start).collect::<Vec<_>>());
     let times = durations(&plan.predicted().busy);
     for ((id, start), time) in program.node_ids().zip(starts).zip(times) {
@@ -184,6 +214,9 @@ fn table(model: &str, planned: &Planned, whole: bool) -> String {
     if !planned.blocks.is_empty() {
         let blocks = BlockLine::table(&BlockLine::all(planned, None));
         let _ = write!(text, "\nstreamed in chunks of rows:\n{blocks}");
+    }
+    if let Some(advice) = run::one_device(plan.devices().len()) {
+        let _ = writeln!(text, "\n{}", wrapped(advice, WIDTH).join("\n"));
     }
     text
 }

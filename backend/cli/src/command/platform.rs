@@ -34,8 +34,12 @@ pub(super) struct Example {
 ///
 /// Their rates are those that kernels reach on a graphics card of 10 teraflops in `f32`, behind PCIe 3.
 pub(super) const EXAMPLES: [Example; 2] = [
-    Example { name: "one-gpu", about: "a workstation GPU of 8 GiB", text: include_str!("../platforms/one-gpu.json") },
-    Example { name: "two-gpus", about: "two GPUs of 8 GiB", text: include_str!("../platforms/two-gpus.json") },
+    Example { name: "one-gpu", about: "one assumed GPU of 8 GiB", text: include_str!("../platforms/one-gpu.json") },
+    Example {
+        name: "two-gpus",
+        about: "two assumed GPUs of 8 GiB each",
+        text: include_str!("../platforms/two-gpus.json"),
+    },
 ];
 
 impl Example {

@@ -27,7 +27,7 @@ pub(super) struct RefineArgs {
     refine_threshold: f64,
     /// Write the plan that was run last, for `run --place PLAN.json`
     #[arg(short = 'o', long, value_name = "PLAN.json", value_parser = file_of(&["json"]))]
-    pub(super) plan: Option<PathBuf>,
+    pub(super) write_plan: Option<PathBuf>,
 }
 
 /// Fewest measured runs of a plan in a round: with fewer, a median says little.
@@ -54,7 +54,7 @@ fn parse_threshold(text: &str) -> Result<f64, String> {
     if percent < 100.0 { Ok(percent) } else { Err("write a number from 0 to 100".into()) }
 }
 
-/// Returns the rounds as text: one line for each plan of a round.
+/// Returns the rounds as text: one line for each plan of a round, and the plan that is kept at the end.
 pub(super) fn table(refinement: &Refinement) -> String {
     let mut table = Table::new(">round | plan | >predicted | >measured | >interval | >nodes off | >links off | ");
     let percent = |error: Option<f64>| error.map_or(String::new(), |error| format!("{error:.0} %"));
@@ -74,7 +74,13 @@ pub(super) fn table(refinement: &Refinement) -> String {
             ]);
         }
     }
-    format!("nodes off, links off: Σ |predicted − measured| of Σ measured, with the costs before the round\n{table}\n")
+    let kept = refinement.kept().map_or(String::new(), |kept| {
+        let (place, median) = (&kept.place, duration(kept.measured_ms.median * 1e-3));
+        format!("kept after the last round: the plan of {place}, median {median}\n\n")
+    });
+    format!(
+        "nodes off, links off: Σ |predicted − measured| of Σ measured, with the costs before the round\n{table}\n{kept}"
+    )
 }
 
 /// Returns the plans of a round, with a remark on each.
@@ -84,9 +90,9 @@ fn lines(round: &Round) -> Vec<(&Measured, String)> {
     });
     let (plan, proposal) = match round.verdict {
         Verdict::Unchanged => (format!("kept{gain}"), ""),
-        Verdict::Kept => ("replaced".into(), "anew, kept"),
-        Verdict::Rejected => ("kept".into(), "anew, rejected"),
-        Verdict::Single => ("replaced".into(), "anew, rejected"),
+        Verdict::Kept => ("replaced".into(), "new, kept"),
+        Verdict::Rejected => ("kept".into(), "new, rejected"),
+        Verdict::Single => ("replaced".into(), "new, rejected"),
     };
     let mut lines = vec![(&round.plan, plan)];
     lines.extend(round.proposal.iter().map(|measured| (measured, format!("{proposal}{gain}"))));

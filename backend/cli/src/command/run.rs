@@ -23,6 +23,7 @@ use anabranch_report::plan::plan_file;
 use anabranch_report::report::trace;
 use anabranch_report::run::{Gantt, Report};
 use anabranch_report::show;
+use anabranch_report::tensors::Form;
 use clap::Args;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -121,22 +122,17 @@ impl RunCommand {
         };
         let shown = &series.run;
         let parallel = self.parallel.map(|callers| self.together(&opened, callers, &series, &options)).transpose()?;
-        if let Some(path) = &self.refine.plan {
-            write_file(path, pretty(&plan_file(&shown.prepared))?)?;
-        }
-        if let Some((path, form)) = self.output.as_ref().zip(form) {
-            outputs::write(path, form, &shown.outputs, opened.session.outputs())?;
-        }
         let verdicts = self.expect.compare(&opened.session, &expected, &shown.outputs)?;
-        self.write_events(shown)?;
         let model = open::model_name(&self.model);
-        self.html.write(&opened, &model, &shown.prepared, &costs, Some(&series))?;
-        // The run is reported even if its costs cannot be saved.
-        let saved = if self.no_learn { Ok(()) } else { opened.save_costs() };
         let (report, gantt) = (Report::new(model.clone(), &opened.session, &series), Gantt::of(shown));
-        if let Some(path) = &self.gantt {
-            write_file(path, show::gantt(&gantt, &model, &report))?;
-        }
+        // The run is reported even if a file cannot be written.
+        let written = [
+            self.write_results(&opened, shown, form),
+            self.write_events(shown),
+            self.gantt.as_ref().map_or(Ok(()), |path| write_file(path, show::gantt(&gantt, &model, &report))),
+            self.html.write(&opened, &model, &shown.prepared, &costs, Some(&series)),
+            if self.no_learn { Ok(()) } else { opened.save_costs() },
+        ];
         let top = if self.verbose { Some(usize::MAX) } else { self.top };
         let slowest = top.map(|count| Slowest::of(&series, count));
         if !output.json && is_quiet() {
@@ -165,7 +161,7 @@ impl RunCommand {
             output.json(&value)?;
         }
         verdicts.map_or(Ok(()), |verdicts| verdicts.settle())?;
-        saved
+        written.into_iter().collect()
     }
 
     /// Runs a model with state step by step.
@@ -184,6 +180,7 @@ impl RunCommand {
             (self.gantt.is_some(), "--gantt"),
             (self.html.is_asked(), "--report"),
             (self.expect.is_asked(), "--expect"),
+            (self.refine.write_plan.is_some(), "--write-plan"),
         ];
         refuse_given(&options.map(|(is_given, name)| (is_given, name, why)), "--steps")?;
         let (session, _, sets) = open_session(&self.devices, None, &self.model, &self.place, false)?;
@@ -255,6 +252,16 @@ impl RunCommand {
             Some(timeout) => options.with_timeout(timeout),
             None => options,
         })
+    }
+
+    fn write_results(&self, opened: &Opened, run: &Run, form: Option<Form>) -> Result<(), CliError> {
+        if let Some(path) = &self.refine.write_plan {
+            write_file(path, pretty(&plan_file(&run.prepared))?)?;
+        }
+        match self.output.as_ref().zip(form) {
+            Some((path, form)) => outputs::write(path, form, &run.outputs, opened.session.outputs()),
+            None => Ok(()),
+        }
     }
 
     fn write_events(&self, run: &Run) -> Result<(), CliError> {

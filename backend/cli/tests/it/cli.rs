@@ -272,7 +272,7 @@ fn configurations_are_compared_as_text_json_and_csv() {
         "<td>dynamic</td>",
         "fastest",
         "Schedules",
-        "does differently",
+        "shortest median",
     ] {
         assert!(page.contains(part), "no {part}");
     }
@@ -340,7 +340,7 @@ fn the_demo_compares_learns_and_keeps_a_memory_limit() {
     let command = Anabranch::new();
     let found = command.json(&["demo", "--no-gpu", "--html", "demo.html"]);
     let page = command.read("demo.html");
-    assert!(page.contains("One network over devices of unlike speed") && page.contains("speed-up"), "{page}");
+    assert!(page.contains("One network on devices of different speed") && page.contains("speed-up"), "{page}");
     let places = |comparison: &Value| -> Vec<String> {
         let outcomes = comparison["outcomes"].as_array().expect("outcomes").iter();
         outcomes.map(|outcome| outcome["configuration"]["place"].as_str().expect("a name").to_owned()).collect()
@@ -350,6 +350,9 @@ fn the_demo_compares_learns_and_keeps_a_memory_limit() {
             assert!(places(comparison).iter().any(|place| place == expected), "{expected}: {comparison}");
         }
     }
+    let topics: Vec<_> = found["verdicts"].as_array().expect("verdicts").iter().map(|verdict| &verdict[0]).collect();
+    assert_eq!(topics, ["configurations", "placement", "learning", "memory", "other machines", "use it"]);
+    assert!(page.contains("nodes after fusion"), "{page}");
     let elsewhere = found["elsewhere"].as_array().expect("other machines");
     assert!(elsewhere.len() == 2 && elsewhere.iter().all(|machine| machine["predicted_ms"].as_f64() > Some(0.0)));
     // One device holds values that several can only hold together.
@@ -375,8 +378,20 @@ fn built_in_platforms_add_gpus_and_a_file_of_that_name_goes_before() {
     };
     assert_eq!(devices("one-gpu").iter().filter(|name| name.starts_with("gpu")).count(), 1);
     assert_eq!(devices("two-gpus").iter().filter(|name| name.starts_with("gpu")).count(), 2);
+    let text = command.text(&["place", "--no-gpu", "--platform", "one-gpu"]);
+    let [assumed, here] = [0, 1].map(|line| text.lines().nth(line).unwrap_or_default());
+    assert!(assumed.starts_with("With assumed gpuA (GPU, 8 GiB, 6000 Gflop/s, 280 GB/s): "), "{text}");
+    assert!(here.starts_with("On this machine: ") && here.ends_with("predicted, not measured."), "{text}");
     std::fs::write(command.path("one-gpu"), "{}").expect("writable");
     command.refuses(&["place", "--no-gpu", "--platform", "one-gpu"], &["one-gpu"]);
-    let text = command.text(&["place", "--no-gpu", "--cpu-devices", "machine"]);
-    assert!(text.contains("--platform one-gpu"), "{text}");
+    let one_device = ["--no-gpu", "--cpu-devices", "machine"];
+    let cores = command.json(&["devices", "--no-gpu", "--cpu-devices", "core"])["cpus"].as_array().map_or(0, Vec::len);
+    for several in [&["place"][..], &["run", "--repeat", "1"], &["compare", "--repeat", "1", "--html", "one.html"]] {
+        let text = command.text(&[several, &one_device].concat());
+        assert!(text.contains("there is one device: `anabranch place --platform one-gpu`"), "{text}");
+        let core = command.text(&[several, &["--no-gpu", "--cpu-devices", "core"]].concat());
+        assert_eq!(core.contains("there is one device"), cores == 1, "{core}");
+        assert_eq!(command.path("one.html").exists(), several[0] == "compare");
+    }
+    assert!(!command.text(&[&["run", "--repeat", "1", "-q"][..], &one_device].concat()).contains("one device"));
 }

@@ -118,7 +118,7 @@ fn what_cannot_be_generated_is_refused_in_a_line() {
     let (llama, gpt2) = (bundled(LLAMA), bundled("language/gpt2"));
     for (arguments, parts) in [
         (&[&*llama][..], &["--prompt"][..]),
-        (&["missing", "--prompt", "x"], &["missing", "genai_config.json", "config.json"]),
+        (&["missing", "--prompt", "x"], &["missing: there is no such folder"]),
         (&[&llama, "--prompt", ""], &["prompt has no token"]),
         (&[&llama, "--prompt", "x", "--temperature", "-1"], &["temperature is -1", "above 0"]),
         (&[&llama, "--prompt", "x", "--top-k", "-1"], &["--top-k", "-1", "at least 1"]),

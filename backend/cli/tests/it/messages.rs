@@ -66,8 +66,9 @@ fn output_files_are_seen_to_before_anything_runs() {
         ("--gantt", "g.png", ".svg"),
         ("--report", "r.pdf", ".html"),
         ("--profile", "p.csv", ".json"),
-        ("--plan", "p.yaml", ".json"),
+        ("--write-plan", "p.yaml", ".json"),
         ("--profile", "none/p.json", "there is no directory none"),
+        ("--report", "/proc/page.html", "takes no new file"),
         ("--output", "o.txt", ".npz"),
         ("--output", "none/o.npz", "there is no directory none"),
     ] {

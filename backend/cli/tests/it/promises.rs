@@ -191,8 +191,13 @@ fn without_a_home_commands_run_and_say_once_that_nothing_is_kept() {
 fn a_failed_write_is_told_and_leaves_the_earlier_file() {
     let command = Anabranch::new();
     for flag in ["--profile", "--trace", "--gantt", "--report"] {
-        command.refuses(&["run", "--no-gpu", flag, "/dev/full"], &["/dev/full", "No space left"]);
+        let run = ["run", "--no-gpu", "--repeat", "2", flag, "/dev/full"];
+        command.refuses(&run, &["/dev/full", "No space left"]);
+        let reported = String::from_utf8(command.run(&run).stdout).expect("UTF-8");
+        assert!(reported.contains("makespan  predicted"), "the run is reported: {reported}");
     }
+    let compared = command.run(&["compare", "--no-gpu", "--repeat", "1", "--html", "/dev/full"]);
+    assert!(compared.status.code() == Some(2) && String::from_utf8_lossy(&compared.stdout).contains("fastest: "));
     command.refuses(&["place", "--no-gpu", "-o", "/dev/full"], &["/dev/full", "No space left"]);
     command.refuses(&["run", "--no-gpu", "--output", "none/such.npz"], &["none/such.npz"]);
     // A directory in place of a file, and a file in place of a directory.

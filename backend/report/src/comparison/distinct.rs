@@ -1,5 +1,5 @@
 //! Distinct plans of a comparison. Configurations with one plan are listed once, under all their names. Shows how the
-//! plan with the least median differs from the others.
+//! plan with the shortest median differs from the others.
 
 use super::Names;
 use crate::chart::html_table;
@@ -31,6 +31,11 @@ struct OperatorRun {
 }
 
 impl Picture {
+    /// Returns the number of the model's operators that ran.
+    pub(super) fn operators(&self) -> usize {
+        self.operators.len()
+    }
+
     /// Returns the picture of a run with a profile.
     pub fn of(run: &Run) -> Self {
         let ((lanes, ends), plans) = (lanes(run), run.plans());
@@ -62,7 +67,8 @@ pub fn distinct<'a>(comparison: &'a Comparison, names: &Names) -> Vec<(String, &
 /// Most nodes that are listed if a plan has them on other devices.
 const NAMED: usize = 3;
 
-/// Returns the differences of the plan of least median from each other plan, as a table. Empty if that plan never ran.
+/// Returns the differences of the plan of the shortest median from each other plan, as a table. Empty if that plan
+/// never ran.
 pub(super) fn differences(comparison: &Comparison, names: &Names, pictures: &BTreeMap<usize, Picture>) -> String {
     let Some(best) = comparison.best() else { return String::new() };
     let picture = |outcome: &Outcome| outcome.plan.and_then(|plan| pictures.get(&plan));
@@ -73,8 +79,8 @@ pub(super) fn differences(comparison: &Comparison, names: &Names, pictures: &BTr
             let slower = outcome.measured_ms.median / best.measured_ms.median;
             let (nodes, moved) = picture(outcome).map_or(("–".into(), "–".into()), |other| elsewhere(own, other));
             let traffic = match [best, outcome].map(|outcome| format_bytes(outcome.traffic_bytes)) {
-                [one, other] if one == other => format!("{one}, as there"),
-                [one, other] => format!("{one}, there {other}"),
+                [one, other] if one == other => format!("same ({one})"),
+                [one, other] => format!("{one} / {other}"),
             };
             vec![name, format!("{slower:.2} ×"), nodes, moved, traffic, busiest(comparison, best, outcome)]
         })
@@ -82,15 +88,10 @@ pub(super) fn differences(comparison: &Comparison, names: &Names, pictures: &BTr
     match rows.is_empty() {
         true => String::new(),
         false => {
-            let head = [
-                "instead of",
-                "takes",
-                "operators elsewhere",
-                "in these nodes above all",
-                "traffic",
-                "busy, and there",
-            ];
-            html_table(&head, &rows)
+            let best = names.name(&best.configuration);
+            let [traffic, busy] = ["traffic", "busy"].map(|what| format!("{what}: {best} / other"));
+            let moved = "operators on other devices";
+            html_table(&["other plan", "its time", moved, "slowest of these nodes", &traffic, &busy], &rows)
         }
     }
 }
@@ -116,7 +117,7 @@ fn busiest(comparison: &Comparison, best: &Outcome, other: &Outcome) -> String {
     let percent = |share: f64| format!("{:.0} %", 100.0 * share);
     let devices = comparison.devices.iter().zip(&best.devices).zip(&other.devices);
     let line = |((device, one), other): ((&PlanDevice, &DeviceOutcome), &DeviceOutcome)| {
-        format!("{} {}, {}", device.name, percent(one.utilisation), percent(other.utilisation))
+        format!("{} {} / {}", device.name, percent(one.utilisation), percent(other.utilisation))
     };
     devices.map(line).collect::<Vec<_>>().join("; ")
 }

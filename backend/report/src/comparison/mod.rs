@@ -7,13 +7,13 @@ mod page;
 
 pub use distinct::{Picture, distinct};
 pub use matrix::text as matrix_text;
-pub use names::{ERRORS, Names, agreement, stream_name};
+pub use names::{Names, TERMS, agreement, stream_name};
 pub use page::{page, page_after};
 
 use crate::report::{typed, utc};
-use crate::run::busy;
+use crate::run::{busy, one_device};
 use anabranch::Session;
-use anabranch::compare::Comparison;
+use anabranch::compare::{Comparison, Outcome};
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
@@ -30,33 +30,54 @@ pub struct Compared {
 impl Compared {
     /// Takes a comparison that was made with `session`, and the pictures that its page draws, which may be empty.
     pub fn new(session: &Session, comparison: Comparison, pictures: BTreeMap<usize, Picture>) -> Self {
-        let facts = facts(session, &comparison);
+        let operators = pictures.values().next().map(Picture::operators);
+        let facts = facts(session, &comparison, operators);
         Self { comparison, facts, pictures }
     }
 }
 
 /// Returns the fastest configuration, or all whose intervals do not decide which is.
-pub fn fastest(comparison: &Comparison, names: &Names) -> Option<(&'static str, String)> {
-    if let Some(fastest) = comparison.fastest() {
-        return Some(("fastest", names.name(&fastest.configuration)));
+pub fn fastest(comparison: &Comparison, names: &Names) -> Option<String> {
+    let equal = comparison.fastest().map_or_else(|| comparison.equally_fast(), |fastest| vec![fastest]);
+    let equal: Vec<_> = equal.iter().map(|outcome| names.name(&outcome.configuration)).collect();
+    Some(match &equal[..] {
+        [] => return None,
+        [one] if comparison.load.is_busy() => format!("{one}, but {BUSY}, so this is not certain"),
+        [one] => one.clone(),
+        several => format!("not certain, as {OVERLAP}: {}", several.join(", ")),
+    })
+}
+
+const BUSY: &str = "the machine was busy";
+const OVERLAP: &str = "intervals overlap";
+
+/// Returns the reason why it is not certain which of two outcomes is faster, if there is one.
+pub fn doubt(comparison: &Comparison, one: &Outcome, other: &Outcome) -> Option<&'static str> {
+    let (one, other) = (&one.measured_ms, &other.measured_ms);
+    match one.is_above(other) || other.is_above(one) {
+        false => Some(OVERLAP),
+        true => comparison.load.is_busy().then_some(BUSY),
     }
-    let equal: Vec<_> = comparison.equally_fast().iter().map(|outcome| names.name(&outcome.configuration)).collect();
-    (!equal.is_empty()).then(|| ("no fastest, as intervals overlap:", equal.join(", ")))
 }
 
 /// Returns the facts at the head of the page.
-fn facts(session: &Session, comparison: &Comparison) -> Vec<(&'static str, String)> {
-    let host = &session.inventory().host;
+fn facts(session: &Session, comparison: &Comparison, operators: Option<usize>) -> Vec<(&'static str, String)> {
+    let (host, nodes) = (&session.inventory().host, comparison.nodes);
+    let nodes = match operators {
+        Some(operators) => format!("{operators} operators, {nodes} nodes after fusion"),
+        None => format!("{nodes} nodes"),
+    };
     let mut facts = vec![
-        ("model", format!("{}, {} nodes", comparison.model, comparison.nodes)),
+        ("model", format!("{}, {nodes}", comparison.model)),
         ("machine", format!("{} ({} cores, {}, {})", host.model, host.allowed_cores, host.os, host.arch)),
         ("devices", comparison.devices.iter().map(|device| device.name.as_str()).collect::<Vec<_>>().join(", ")),
         ("command", typed()),
         ("date", utc(SystemTime::now())),
     ];
     let names = Names::of(comparison);
-    facts.extend(fastest(comparison, &names));
-    facts.extend(busy(&comparison.load).map(|busy| ("busy machine", busy)));
+    facts.extend(fastest(comparison, &names).map(|fastest| ("fastest", fastest)));
+    facts.extend(busy(&comparison.load).map(|busy| ("note", busy)));
+    facts.extend(one_device(comparison.devices.len()).map(|advice| ("note", advice.to_owned())));
     facts.extend(
         comparison
             .failed

@@ -2,10 +2,11 @@
 //! first.
 
 use super::distinct::{Picture, differences, distinct};
-use super::names::{ERRORS, Names, agreement};
+use super::names::{Names, TERMS, agreement};
 use super::{Compared, matrix};
 use crate::chart::{self, Bar, BarChart, Format, Group, Lane, Panel, TimePanel, Timeline, html_table, section, titled};
 use crate::report::{RunLane, key};
+use crate::run::busy;
 use crate::text::{digits, duration, error, file_name};
 use anabranch::compare::{Comparison, DeviceOutcome, Outcome};
 use anabranch::device::format_bytes;
@@ -17,30 +18,36 @@ const WIDE: f64 = 10.0;
 
 /// Returns the page of all models.
 pub fn page(all: &[Compared]) -> String {
-    let errors = || ("errors", ERRORS.to_owned());
     match all {
         [one] => {
-            let facts: Vec<_> = one.facts.iter().cloned().chain([errors()]).collect();
+            let facts: Vec<_> = one.facts.iter().cloned().chain([terms()]).collect();
             chart::page(&format!("{}: configurations compared", file_name(&one.comparison.model)), &facts, &parts(one))
         }
         several => {
             let comparisons: Vec<&Comparison> = several.iter().map(|one| &one.comparison).collect();
-            let explained = "median, and how many times the model's fastest it is; a click on a head sorts";
+            let explained = "median, and how many times the model's fastest it is; click a heading to sort";
             let mut all = vec![titled("All models", explained, &matrix::html(&comparisons))];
             for (one, name) in several.iter().zip(matrix::model_names(&comparisons)) {
                 all.push(section(&name, &one.facts));
                 all.extend(parts(one));
             }
-            chart::page(&format!("{} models: configurations compared", several.len()), &[errors()], &all)
+            chart::page(&format!("{} models: configurations compared", several.len()), &[terms()], &all)
         }
     }
 }
 
-/// Returns the page of one model that opens with these facts and this part.
+/// Returns the page of one model that opens with these facts and this part. The facts tell whether the machine was
+/// busy.
 pub fn page_after(title: &str, facts: &[(&str, String)], first: String, one: &Compared) -> String {
-    let after = section("How it was measured", &one.facts);
+    let busy = busy(&one.comparison.load);
+    let own = one.facts.iter().filter(|(_, fact)| busy.as_ref() != Some(fact)).cloned();
+    let after = section("How it was measured", &own.chain([terms()]).collect::<Vec<_>>());
     let all: Vec<_> = [first, after].into_iter().chain(parts(one)).collect();
     chart::page(title, facts, &all)
+}
+
+fn terms() -> (&'static str, String) {
+    ("terms", TERMS.join("; "))
 }
 
 /// Returns the charts and tables of one model.
@@ -49,7 +56,7 @@ fn parts(one: &Compared) -> Vec<String> {
     let names = &Names::of(comparison);
     let confidence = comparison.outcomes.iter().map(|outcome| outcome.measured_ms.confidence).fold(1.0, f64::min);
     let subtitle = format!(
-        "{} runs of each configuration in turn; whiskers: where the median is with {:.0} % confidence; configurations of one plan stand together",
+        "{} runs of each configuration in turn; whiskers: {:.0} % confidence interval of the median; configurations of one plan stand together",
         comparison.repeat,
         100.0 * confidence
     );
@@ -61,15 +68,13 @@ fn parts(one: &Compared) -> Vec<String> {
     let chart = Chart { comparison, names };
     let model = file_name(&comparison.model);
     let different = differences(comparison, names, pictures);
-    let best = comparison.best().and_then(|best| best.plan);
-    let fastest = distinct(comparison, names).into_iter().find(|(_, outcome)| outcome.plan == best);
-    let fastest = fastest.map_or(String::new(), |(name, _)| name);
+    let best = comparison.best().map_or(String::new(), |best| names.name(&best.configuration));
     let mut parts = vec![
         chart.draw("Makespan", &subtitle, ("makespan", milliseconds), vec![chart.panel(model, makespans)]),
-        titled("Configurations", "a click on a head sorts", &table(comparison, names)),
+        titled("Configurations", "click a heading to sort", &table(comparison, names)),
     ];
     if !different.is_empty() {
-        parts.push(titled(&format!("What {fastest}, of the least median, does differently"), "", &different));
+        parts.push(titled(&format!("How the plan of {best} (shortest median) differs"), "", &different));
     }
     if !pictures.is_empty() {
         parts.push(schedules(comparison, names, pictures).svg());

@@ -7,6 +7,7 @@ use super::memory;
 use super::part::{About, Edge, Places, PlanPart, Timing};
 use super::scopes::scopes;
 use super::spans::{Steps, Times};
+use crate::run::one_device;
 use anabranch::compare::{Latencies, Series};
 use anabranch::device::DeviceRef;
 use anabranch::plan::{HOST, Traffic};
@@ -230,6 +231,7 @@ impl<'a> Whole<'a> {
             "model": model,
             "command": command,
             "date": date,
+            "one_device": one_device(self.planned.plan().devices().len()),
             "machine": format!("{} ({} cores, {}, {})", host.model, host.allowed_cores, host.os, host.arch),
             "version": env!("CARGO_PKG_VERSION"),
             "strategy": self.planned.plan().strategy(),

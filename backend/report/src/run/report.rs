@@ -2,11 +2,11 @@
 
 use super::blocks::BlockLine;
 use super::latency::Latency;
-use super::lines::{DeviceLine, LinkLine, LoadLine, NodeLine, OutputLine, devices, links};
+use super::lines::{DeviceLine, LinkLine, LoadLine, NodeLine, OutputLine, devices, links, one_device};
 use super::phases::Phases;
 use super::staged::Staged;
 use crate::table::Table;
-use crate::text::{amount, digits, duration, error, interval};
+use crate::text::{WIDTH, amount, digits, duration, error, interval, wrapped};
 use anabranch::compare::Series;
 use anabranch::costs::CostSource;
 use anabranch::device::format_bytes;
@@ -218,6 +218,9 @@ impl fmt::Display for Report {
         }
         if !self.blocks.is_empty() {
             writeln!(f, "{}", BlockLine::table(&self.blocks))?;
+        }
+        if let Some(advice) = one_device(self.devices.len()) {
+            writeln!(f, "{}\n", wrapped(advice, WIDTH).join("\n"))?;
         }
         self.outputs.iter().try_for_each(|output| output.fmt(f))
     }

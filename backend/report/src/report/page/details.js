@@ -76,6 +76,7 @@ const details = (() => {
     });
     return [
       heading("Devices"), data.devices.map(gauge),
+      told.one_device !== null && element("p", { class: "quiet" }, told.one_device),
       links.length > 0 && [heading("Links"), element("table", {}, element("tbody", {}, links.map((lane) => {
         const sum = lane.items.reduce((total, item) => total + item.thing.bytes, 0);
         return row(lane.name, `${lane.items.length} ×`, bytes(sum), duration(lane.busy));
