@@ -196,14 +196,14 @@ fn table(model: &str, planned: &Planned, whole: bool) -> String {
     }
     let mut nodes =
         Table::new(">start | >time | cost | device | op | node: reason, with times that its strategy foresaw");
-    let starts = durations(&plan.predicted().nodes.iter().map(|(start, _)| *start).collect::<Vec<_>>());
-    let times = durations(&plan.predicted().busy);
-    for ((id, start), time) in program.node_ids().zip(starts).zip(times) {
+    // The unit of the reasons.
+    let milliseconds = |seconds: f64| format!("{:.4} ms", seconds * 1e3);
+    for id in program.node_ids() {
         let (node, device) = (program.node(id), plan.device_of(id));
         let source = planned.placed.costs[id.index()][device.index()].map(|cost| cost.source.to_string());
         nodes.row([
-            start,
-            time,
+            milliseconds(plan.predicted().nodes[id.index()].0),
+            milliseconds(plan.predicted().busy[id.index()]),
             source.unwrap_or_default(),
             plan.device(device).name.clone(),
             node.spec.op.name().to_owned(),

@@ -386,12 +386,17 @@ fn built_in_platforms_add_gpus_and_a_file_of_that_name_goes_before() {
     command.refuses(&["place", "--no-gpu", "--platform", "one-gpu"], &["one-gpu"]);
     let one_device = ["--no-gpu", "--cpu-devices", "machine"];
     let cores = command.json(&["devices", "--no-gpu", "--cpu-devices", "core"])["cpus"].as_array().map_or(0, Vec::len);
-    for several in [&["place"][..], &["run", "--repeat", "1"], &["compare", "--repeat", "1", "--html", "one.html"]] {
+    for several in [
+        &["place", "--report", "page.html"][..],
+        &["run", "--repeat", "1", "--report", "page.html"],
+        &["compare", "--repeat", "1", "--html", "page.html"],
+    ] {
         let text = command.text(&[several, &one_device].concat());
-        assert!(text.contains("there is one device: `anabranch place --platform one-gpu`"), "{text}");
-        let core = command.text(&[several, &["--no-gpu", "--cpu-devices", "core"]].concat());
-        assert_eq!(core.contains("there is one device"), cores == 1, "{core}");
-        assert_eq!(command.path("one.html").exists(), several[0] == "compare");
+        assert!(text.contains("`anabranch place --platform one-gpu` shows"), "{text}");
+        assert!(command.read("page.html").contains("there is one device. "), "{several:?}");
+        let text = command.text(&[several, &["--no-gpu", "--cpu-devices", "core"]].concat());
+        assert_eq!(text.contains("there is one device"), cores == 1, "{text}");
+        assert_eq!(command.read("page.html").contains("there is one device. "), cores == 1, "{several:?}");
     }
     assert!(!command.text(&[&["run", "--repeat", "1", "-q"][..], &one_device].concat()).contains("one device"));
 }

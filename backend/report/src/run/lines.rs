@@ -89,8 +89,8 @@ pub fn busy(load: &Load) -> Option<String> {
 /// Returns advice for a machine with one device, on which all plans are alike; `None` if there are several.
 pub fn one_device(devices: usize) -> Option<&'static str> {
     (devices == 1).then_some(
-        "there is one device: `anabranch place --platform one-gpu` shows what a GPU would bring, `--cpu-devices core` makes a \
-         device of each core, and `--emulate cpu1=4` makes one of them four times slower",
+        "there is one device. `--cpu-devices core` makes a device of each core, and `--emulate cpu1=4` makes one of them \
+         four times slower. `anabranch place --platform one-gpu` shows what a GPU would bring.",
     )
 }
 
