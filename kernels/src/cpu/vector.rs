@@ -21,6 +21,12 @@ pub(crate) trait Isa {
     /// Vector of [`LANES`] numbers.
     type Vector: Copy;
 
+    /// Four unsigned bytes for each of [`LANES`] columns.
+    type Quads: Copy;
+
+    /// Two 16-bit sums for each of [`LANES`] columns.
+    type Pairs: Copy;
+
     /// Whether there are 32 registers of a whole vector each, instead of 16 of half a vector.
     const WIDE: bool;
 
@@ -78,6 +84,19 @@ pub(crate) trait Isa {
 
     /// Converts upper halves of binary32 numbers.
     fn upper_halves(from: &[u8; 2 * LANES]) -> Self::Vector;
+
+    /// Returns the lower and the upper four bits of each byte.
+    fn nibbles(from: &[u8; 4 * LANES]) -> [Self::Quads; 2];
+
+    /// Adds to the sums of each column the products of its four bytes, which are at most 127, with these numbers: of
+    /// the first two, and of the last two. Sums wrap.
+    fn add_quads(sums: Self::Pairs, bytes: Self::Quads, by: [i8; 4]) -> Self::Pairs;
+
+    /// Returns sums of zero.
+    fn no_pairs() -> Self::Pairs;
+
+    /// Returns the sum of each column.
+    fn joined_pairs(sums: Self::Pairs) -> Self::Vector;
 
     /// Prefetches the cache line of any address into the L1 cache, if the processor can.
     fn prefetch(address: *const f32);

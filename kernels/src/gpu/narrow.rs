@@ -92,7 +92,7 @@ mod tests {
     use crate::tensor::{Tensor, TensorSpec};
 
     fn check_weights(format: NarrowFormat, dtype: DType, transpose_b: bool, [m, n, k]: [usize; 3]) {
-        let op = NarrowMatMul { format, transpose_b, epilogue: None };
+        let op = NarrowMatMul { format, transpose_b, quantize_a: false, epilogue: None };
         let line = (k * op.bits()).div_ceil(8 * dtype.size());
         let dims = if transpose_b { [n, line] } else { [k, n] };
         let values = noise(7, dims[0] * dims[1]);
@@ -120,7 +120,7 @@ mod tests {
     fn weights_of_more_elements_than_indices_are_refused() {
         for (lines, sound) in [((1 << 17) - 1, true), (1 << 17, false)] {
             let format = NarrowFormat::Grid { bits: 4, block: 1 << 15, zero_points: false };
-            let op = NarrowMatMul { format, transpose_b: true, epilogue: None };
+            let op = NarrowMatMul { format, transpose_b: true, quantize_a: false, epilogue: None };
             let weights = TensorSpec::new(DType::U8, shape(&[lines, 1 << 14]));
             let inputs = vec![spec(&[1, 1 << 15]), weights, spec(&[lines, 1])];
             let node = NodeSpec { op: Op::NarrowMatMul(op.clone()), inputs, outputs: vec![spec(&[1, lines])] };

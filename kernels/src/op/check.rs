@@ -224,13 +224,15 @@ impl NodeSpec {
         let floats = others.chain(&self.outputs).all(|tensor| tensor.dtype == DType::F32);
         self.require(floats, "all but its weights are f32")?;
         let NarrowFormat::Grid { bits, block, .. } = op.format else {
-            let sound = matches!(dtype, DType::F16 | DType::BF16) && line == k;
+            let sound = matches!(dtype, DType::F16 | DType::BF16) && line == k && !op.quantize_a;
             return self.require(sound, "its weights are 16-bit floats, as deep as A");
         };
         let sound = dtype == DType::U8 && block > 0 && (bits == 8 || op.transpose_b && matches!(bits, 2 | 4));
         self.require(sound, "its weights are integers of 2, 4 or 8 bits in u8")?;
         let deep = k.checked_mul(bits).is_some_and(|bits| bits.div_ceil(8) <= line) && (op.transpose_b || line == k);
         self.require(deep && block.is_multiple_of(8 / bits), "its weights are as deep as A")?;
+        let quads = bits == 4 && block.is_multiple_of(8) && line.is_multiple_of(4);
+        self.require(!op.quantize_a || quads, "A is quantised for weights of 4 bits in whole blocks alone")?;
         let grid = [n, k.div_ceil(block)];
         let fits = self.inputs[2..op.operands()].iter().all(|of| of.shape.dims() == grid);
         self.require(fits, "each column has a scale for each block")

@@ -6,8 +6,8 @@
 
 use super::shallow::{Across, PANEL};
 use super::{
-    Binary, Conv, Domain, Expression, IntegerConv, Interpolation, MatMul, NodeSpec, Op, RecurrentKind, ReduceKind,
-    Step, Unary, WinogradTile,
+    Binary, Conv, Domain, Expression, IntegerConv, Interpolation, MatMul, NarrowMatMul, NodeSpec, Op, RecurrentKind,
+    ReduceKind, Step, Unary, WinogradTile,
 };
 use crate::dtype::DType;
 use crate::shape::merged;
@@ -77,7 +77,7 @@ impl NodeSpec {
         match &self.op {
             Op::Map(map) => self.map_family(map.domain, &map.expression),
             Op::MatMul(op) => self.product_family(op),
-            Op::NarrowMatMul(_) => self.narrow_family(),
+            Op::NarrowMatMul(op) => self.narrow_family(op),
             Op::IntegerMatMul(_) => ("matmul integer", self.product_amounts(&self.product(false))),
             Op::IntegerConv(op) => {
                 let depth = (1..4).map(|axis| self.size(1, axis)).product::<f64>();
@@ -249,11 +249,16 @@ impl NodeSpec {
     }
 
     /// Returns operations, elements of the matrices and of the result, and the bytes of the weights beyond a cache.
-    fn narrow_family(&self) -> (&'static str, Vec<f64>) {
+    fn narrow_family(&self, op: &NarrowMatMul) -> (&'static str, Vec<f64>) {
         let (rows, depth) = (self.size(0, 0), self.size(0, 1));
         let weights = self.written() / rows * depth;
         let bytes = self.inputs.get(1).map_or(0.0, |input| input.bytes() as f64);
-        let name = if rows <= NARROW_ROWS { "matmul narrow row" } else { "matmul narrow" };
+        let name = match (rows <= NARROW_ROWS, op.quantize_a) {
+            (true, false) => "matmul narrow row",
+            (false, false) => "matmul narrow",
+            (true, true) => "matmul quantized row",
+            (false, true) => "matmul quantized",
+        };
         let amounts = vec![2.0 * rows * weights, self.read(0), weights, self.written(), beyond_caches(bytes)];
         (name, amounts)
     }

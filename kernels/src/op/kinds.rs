@@ -54,6 +54,12 @@ pub struct NarrowMatMul {
     pub format: NarrowFormat,
     /// B is stored transposed.
     pub transpose_b: bool,
+    /// On CPUs, A is rounded to 8-bit integers with a scale for each of its rows and each block, the greatest magnitude
+    /// over 127, and multiplied as integers. The error of an element of A is at most half of that scale, or 2⁻¹²⁷.
+    /// The scales of a block with elements that are not finite are NaN. Weights have 4 bits, in blocks of a multiple of
+    /// 8, whose bytes in B are a multiple of 4. GPUs multiply A as it is.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub quantize_a: bool,
     /// Expression applied to each element of the product.
     pub epilogue: Option<Expression>,
 }

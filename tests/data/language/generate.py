@@ -12,6 +12,7 @@ that padding is added to.
 
 import pathlib
 import zlib
+from dataclasses import dataclass
 
 import numpy as np
 import onnx
@@ -29,7 +30,7 @@ class Graph:
     """A graph in the making: `node` adds a node and returns the name of its first output."""
 
     def __init__(self, name):
-        self.name, self.random = name, np.random.default_rng(zlib.crc32(name.encode()) + SEEDS[name])
+        self.name, self.random = name, np.random.default_rng(zlib.crc32(name.encode()) + SEEDS.get(name, 0))
         self.nodes, self.initializers, self.inputs, self.outputs = [], [], [], []
 
     def node(self, kind, inputs, name, outputs=1, domain="", **attributes):
@@ -52,8 +53,8 @@ class Graph:
     def output(self, name, kind, dims):
         self.outputs.append(helper.make_tensor_value_info(name, kind, dims))
 
-    def caches(self, heads, depth):
-        for layer in range(LAYERS):
+    def caches(self, heads, depth, layers=LAYERS):
+        for layer in range(layers):
             for part in ("key", "value"):
                 past, present = f"past_key_values.{layer}.{part}", f"present.{layer}.{part}"
                 self.input(past, F32, ["batch_size", heads, "past_sequence_length", depth])
@@ -66,9 +67,26 @@ class Graph:
         return model
 
 
-def llama():
-    """Two layers, 64 wide, 4 heads of 16 that share 2 of keys and values, positions up to 2,048."""
-    graph, width, heads, own, depth, inner, positions = Graph("llama"), 64, 4, 2, 16, 96, 2048
+@dataclass
+class Llama:
+    """Sizes of a Llama: two layers, 64 wide, 4 heads of 16 that share 2 of keys and values."""
+
+    name: str = "llama"
+    layers: int = LAYERS
+    width: int = 64
+    heads: int = 4
+    own: int = 2
+    depth: int = 16
+    inner: int = 96
+    positions: int = 2048
+    vocabulary: int = VOCABULARY
+    # Attributes of each product with narrow weights.
+    products: tuple = ()
+
+
+def llama(sizes=Llama()):
+    graph, width, heads, own = Graph(sizes.name), sizes.width, sizes.heads, sizes.own
+    depth, inner, positions = sizes.depth, sizes.inner, sizes.positions
     contributed = {"domain": "com.microsoft"}
 
     def narrow(x, name, rows, columns):
@@ -77,14 +95,13 @@ def llama():
         scales = (graph.random.uniform(0.5, 1.5, columns * blocks) * 0.35 / np.sqrt(rows)).astype(np.float32)
         base = name.strip("/").replace("/", ".")
         inputs = [x, graph.constant(packed, f"{base}.qweight"), graph.constant(scales, f"{base}.scales")]
-        return graph.node(
-            "MatMulNBits", inputs, f"{name}/MatMul_Q4", K=rows, N=columns, bits=4, block_size=32, **contributed
-        )
+        described = {"K": rows, "N": columns, "bits": 4, "block_size": 32, **dict(sizes.products)}
+        return graph.node("MatMulNBits", inputs, f"{name}/MatMul_Q4", **described, **contributed)
 
     graph.input("input_ids", I64, ["batch_size", "sequence_length"])
     mask = graph.input("attention_mask", I64, ["batch_size", "total_sequence_length"])
-    graph.output("logits", F32, ["batch_size", "sequence_length", VOCABULARY])
-    graph.caches(own, depth)
+    graph.output("logits", F32, ["batch_size", "sequence_length", sizes.vocabulary])
+    graph.caches(own, depth, sizes.layers)
     one, first, single = graph.constant(np.array([1], np.int64), "one"), "gather_axis", "minus_one"
     graph.constant(np.array(1, np.int64), first)
     base = "/model/attn_mask_reformat/attn_mask_subgraph"
@@ -100,11 +117,11 @@ def llama():
     scale = lambda name: graph.constant((1 + graph.random.standard_normal(width) * 0.1).astype(np.float32), name)
     x = graph.node(
         "Gather",
-        [graph.weights("model.embed_tokens.weight", VOCABULARY, width), "input_ids"],
+        [graph.weights("model.embed_tokens.weight", sizes.vocabulary, width), "input_ids"],
         "/model/embed_tokens/Gather",
     )
     skip, added = x, None
-    for layer in range(LAYERS):
+    for layer in range(sizes.layers):
         at, to = f"/model/layers.{layer}", f"model.layers.{layer}"
         if added is None:
             x = graph.node(
@@ -152,10 +169,9 @@ def llama():
             "Mul", [gate, graph.node("Sigmoid", [gate], f"{at}/mlp/act_fn/Sigmoid")], f"{at}/mlp/act_fn/Mul"
         )
         added = narrow(graph.node("Mul", [active, up], f"{at}/mlp/Mul"), f"{at}/mlp/down_proj", inner, width)
-    x, _ = skipped(
-        graph, skip, added, scale("model.norm.weight"), "/model/layers.2/final_norm_layernorm/SkipLayerNorm", last=True
-    )
-    narrow(x, "/lm_head", width, VOCABULARY)
+    final = f"/model/layers.{sizes.layers}/final_norm_layernorm/SkipLayerNorm"
+    x, _ = skipped(graph, skip, added, scale("model.norm.weight"), final, last=True)
+    narrow(x, "/lm_head", width, sizes.vocabulary)
     graph.nodes[-1].output[0] = "logits"
     return graph.model(21)
 

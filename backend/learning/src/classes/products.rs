@@ -36,7 +36,8 @@ pub(super) fn shared() -> Vec<Probe> {
     sizes.iter().map(weighed).collect()
 }
 
-/// Products with weights of 4, 8 and 16 bits, of one row and of many rows; and products of integers.
+/// Products with weights of 4, 8 and 16 bits, of one row and of many rows, also with quantised rows; and products of
+/// integers.
 pub(super) fn narrow() -> Vec<Probe> {
     let sizes: [([usize; 3], usize); 13] = [
         ([1, 768, 768], 4),
@@ -69,7 +70,8 @@ pub(super) fn narrow() -> Vec<Probe> {
         ([8, 16, 16], 8, 3, 1, 2),
     ];
     let integers = integers.into_iter().map(integer).chain(convolved.into_iter().map(convolved_integers));
-    sizes.into_iter().map(narrowed).chain(integers).collect()
+    let quantized = sizes.into_iter().filter(|(_, bits)| *bits == 4).map(|sizes| narrowed(sizes, true));
+    sizes.into_iter().map(|sizes| narrowed(sizes, false)).chain(quantized).chain(integers).collect()
 }
 
 /// Channels, height and width; output channels; window; stride; groups. Padding keeps the size at stride 1.
@@ -95,13 +97,13 @@ fn integer([rows, depth, columns]: [usize; 3]) -> Probe {
     Probe { spec: NodeSpec { op, inputs, outputs: vec![tensor(DType::I32, &[rows, columns])] }, made: 1 }
 }
 
-fn narrowed(([rows, depth, columns], bits): ([usize; 3], usize)) -> Probe {
+fn narrowed(([rows, depth, columns], bits): ([usize; 3], usize), quantize_a: bool) -> Probe {
     let block = 32;
     let format = match bits {
         16 => NarrowFormat::Float,
         _ => NarrowFormat::Grid { bits, block, zero_points: false },
     };
-    let op = Op::NarrowMatMul(NarrowMatMul { format, transpose_b: true, epilogue: None });
+    let op = Op::NarrowMatMul(NarrowMatMul { format, transpose_b: true, quantize_a, epilogue: None });
     let mut inputs = vec![floats(&[rows, depth])];
     match format {
         NarrowFormat::Float => inputs.push(tensor(DType::F16, &[columns, depth])),

@@ -259,7 +259,7 @@ mod tests {
 
     /// Attributes that no lowering reads, because they cannot change a result here: hints of speed and of training, and
     /// options of outputs, types and inputs that are refused, or texts.
-    const UNREAD: &str = "accuracy_level activation_gamma chunk_size kv_cache_bit_width mask_index_type output_sequence \
+    const UNREAD: &str = "activation_gamma chunk_size kv_cache_bit_width mask_index_type output_sequence \
                           qk_norm_epsilon qk_output ratio round_mode seed value_string value_strings";
 
     #[test]

@@ -121,7 +121,8 @@ impl Builder {
         if !inputs.iter().all(|input| self.is_constant(input)) {
             return Ok(None);
         }
-        let op = NarrowMatMul { format, transpose_b: transposed, epilogue: epilogue.expression.clone() };
+        let op =
+            NarrowMatMul { format, transpose_b: transposed, quantize_a: false, epilogue: epilogue.expression.clone() };
         inputs.insert(0, self.as_f32(a)?);
         inputs.extend(epilogue.operands.iter().cloned());
         let output = TensorSpec::new(DType::F32, Shape::new([a.dims()[0], columns])?);

@@ -1,11 +1,13 @@
 //! Matrix products with weights of 2 to 16 bits, which stay narrow in memory and are widened in registers.
 //!
 //! A product of one row is limited by memory: its time is in proportion to the size of the weights. A product of many
-//! rows takes little longer than with `f32` weights, because each widened vector is multiplied by [`ROWS`] rows.
+//! rows takes little longer than with `f32` weights, because each widened vector is multiplied by [`ROWS`] rows. If the
+//! op allows it, A is rounded to 8-bit integers, and nothing is widened (`quantized`).
 
 mod element;
 mod pack;
 mod panel;
+mod quantized;
 
 pub(super) use pack::{PANEL, pack, panel_bytes};
 
@@ -35,6 +37,7 @@ pub(super) fn prepare(
     let kernel = Kernel::new(op, node, constants)?;
     Ok(match (op.format, node.inputs[1].dtype) {
         (NarrowFormat::Grid { bits: 2, .. }, _) => Box::new(kernel.of::<Bits<2>>()),
+        (NarrowFormat::Grid { bits: 4, .. }, _) if op.quantize_a => Box::new(quantized::Kernel::new(kernel.of())),
         (NarrowFormat::Grid { bits: 4, .. }, _) => Box::new(kernel.of::<Bits<4>>()),
         (NarrowFormat::Grid { .. }, _) => Box::new(kernel.of::<Bits<8>>()),
         (NarrowFormat::Float, DType::F16) => Box::new(kernel.of::<Half>()),
@@ -123,6 +126,10 @@ impl Kernel<()> {
             NarrowFormat::Float => depth.max(1),
             NarrowFormat::Grid { block, .. } => block,
         };
+        let layout = match op.quantize_a {
+            true => Layout::narrow([quantized::groups(depth), columns], quantized::GROUP_BITS, stride),
+            false => Layout::narrow([depth, columns], op.bits(), stride),
+        };
         let parameter =
             |input| PackedInput::new(input, Layout::right(1, [depth.div_ceil(block), columns], true, PANEL), constants);
         Ok(Self {
@@ -130,7 +137,7 @@ impl Kernel<()> {
             columns,
             depth,
             block,
-            weights: PackedInput::new(1, Layout::narrow([depth, columns], op.bits(), stride), constants),
+            weights: PackedInput::new(1, layout, constants),
             parameters: (2..op.operands()).map(parameter).collect(),
             grid: grid([rows, columns, depth]),
             operands: op.operands(),
@@ -146,16 +153,35 @@ impl Kernel<()> {
     }
 }
 
+/// Rows that are multiplied by panels.
+trait Rows: Sync {
+    /// Returns the products of the rows from `row` on with the panel of a column.
+    fn times<const COUNT: usize>(&self, row: usize, column: usize) -> [[f32; PANEL]; COUNT];
+}
+
+/// Rows in `f32`, for which weights are widened.
+struct Floats<'a, E> {
+    a: &'a [f32],
+    weights: Weights<'a>,
+    element: PhantomData<E>,
+}
+
+impl<E: Element> Rows for Floats<'_, E> {
+    fn times<const COUNT: usize>(&self, row: usize, column: usize) -> [[f32; PANEL]; COUNT] {
+        self.weights.times::<E, COUNT>(&self.a[row * self.weights.depth..], column)
+    }
+}
+
 impl<E: Element> Kernel<E> {
-    fn compute(&self, tile: &mut Tile<'_, f32>, a: &[f32], weights: &Weights<'_>, extras: &[&[u8]]) {
+    fn compute(&self, tile: &mut Tile<'_, f32>, rows: &impl Rows, extras: &[&[u8]]) {
         for first in tile.columns.clone().step_by(PANEL) {
             let mut row = tile.rows.start;
             while row < tile.rows.end {
                 row += match tile.rows.end - row {
-                    1 => together::<E, 1>(tile, [row, first], a, weights),
-                    2 => together::<E, 2>(tile, [row, first], a, weights),
-                    3 => together::<E, 3>(tile, [row, first], a, weights),
-                    _ => together::<E, ROWS>(tile, [row, first], a, weights),
+                    1 => together::<1>(tile, [row, first], rows),
+                    2 => together::<2>(tile, [row, first], rows),
+                    3 => together::<3>(tile, [row, first], rows),
+                    _ => together::<ROWS>(tile, [row, first], rows),
                 };
             }
         }
@@ -168,16 +194,38 @@ impl<E: Element> Kernel<E> {
     fn packed(&self) -> impl Iterator<Item = &PackedInput> {
         std::iter::once(&self.weights).chain(&self.parameters)
     }
+
+    /// Returns the weights of a call, which are packed into `scratch` unless they are constant.
+    ///
+    /// # Errors
+    /// If the kernel has not received a constant.
+    fn weights<'a>(&'a self, inputs: &[&[u8]], mut scratch: &'a mut [f32]) -> Result<Weights<'a>, KernelError> {
+        let mut matrices = Vec::with_capacity(3);
+        for input in self.packed() {
+            let (own, rest) = scratch.split_at_mut(input.scratch_floats());
+            matrices.push(input.matrices(inputs, own)?);
+            scratch = rest;
+        }
+        Ok(Weights {
+            packed: matrices[0].bytes(),
+            depth: self.depth,
+            block: self.block,
+            scales: matrices.get(1).copied(),
+            zero_points: matrices.get(2).copied(),
+        })
+    }
+
+    /// Computes all tiles.
+    fn multiply(&self, call: Call<'_>, rows: &impl Rows) {
+        let extras = &call.inputs[self.operands..];
+        let c = elements_mut(call.outputs[0]);
+        call.team.run_tiles(c, self.grid, &|mut tile| self.compute(&mut tile, rows, extras));
+    }
 }
 
 /// Computes some rows of a tile's panel, the first of which is at `place`, and returns their number.
-fn together<E: Element, const COUNT: usize>(
-    tile: &mut Tile<'_, f32>,
-    [row, column]: [usize; 2],
-    a: &[f32],
-    weights: &Weights<'_>,
-) -> usize {
-    let sums = weights.times::<E, COUNT>(&a[row * weights.depth..], column);
+fn together<const COUNT: usize>(tile: &mut Tile<'_, f32>, [row, column]: [usize; 2], rows: &impl Rows) -> usize {
+    let sums = rows.times::<COUNT>(row, column);
     let (top, left) = (tile.rows.start, tile.columns.start);
     for (i, sums) in sums.iter().enumerate() {
         let out = &mut tile.row(row - top + i)[column - left..];
@@ -203,23 +251,10 @@ impl<E: Element> CpuKernel for Kernel<E> {
     }
 
     fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
-        let mut scratch = elements_mut::<f32>(call.scratch);
-        let mut matrices = Vec::with_capacity(3);
-        for input in self.packed() {
-            let (own, rest) = scratch.split_at_mut(input.scratch_floats());
-            matrices.push(input.matrices(call.inputs, own)?);
-            scratch = rest;
-        }
-        let weights = Weights {
-            packed: matrices[0].bytes(),
-            depth: self.depth,
-            block: self.block,
-            scales: matrices.get(1).copied(),
-            zero_points: matrices.get(2).copied(),
-        };
-        let (a, c) = (elements(call.inputs[0]), elements_mut(call.outputs[0]));
-        let extras = &call.inputs[self.operands..];
-        call.team.run_tiles(c, self.grid, &|mut tile| self.compute(&mut tile, a, &weights, extras));
+        let Call { inputs, outputs, rows, scratch, team } = call;
+        let weights = self.weights(inputs, elements_mut(scratch))?;
+        let a = Floats::<E> { a: elements(inputs[0]), weights, element: PhantomData };
+        self.multiply(Call { inputs, outputs, rows, scratch: &mut [], team }, &a);
         Ok(())
     }
 }

@@ -8,7 +8,7 @@ use bytemuck::Zeroable;
 use std::ops::Range;
 
 /// Prefetch distance of weights in bytes: few rows read them faster than the processor expects.
-const AHEAD: usize = 4096;
+pub(super) const AHEAD: usize = 4096;
 
 /// Loop for some rows times the columns of a panel.
 pub(super) struct Panel<'a, E: Element, const ROWS: usize> {

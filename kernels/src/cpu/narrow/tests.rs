@@ -99,7 +99,7 @@ fn random(u: &mut Unstructured<'_>) -> Arbitrary<Random> {
     let padding = if transpose_b && dtype == DType::U8 { u.int_in_range(0..=3)? } else { 0 };
     let bias: &[usize] = if u.arbitrary()? { &[m, 1] } else { &[n] };
     let (epilogue, extras) = epilogue(u, &[m, n], bias)?;
-    Ok((NarrowMatMul { format, transpose_b, epilogue }, dtype, [m, n, k], padding, extras))
+    Ok((NarrowMatMul { format, transpose_b, quantize_a: false, epilogue }, dtype, [m, n, k], padding, extras))
 }
 
 #[test]
@@ -121,12 +121,104 @@ fn deep_and_wide_products_agree_with_the_definition() {
     for (bits, block) in [(2, 64), (4, 32), (4, 256), (8, 1500)] {
         for rows in [1, 4, 70] {
             let format = NarrowFormat::Grid { bits, block, zero_points: bits == 4 };
-            let op = NarrowMatMul { format, transpose_b: true, epilogue: None };
+            let op = NarrowMatMul { format, transpose_b: true, quantize_a: false, epilogue: None };
             let (node, inputs, wide) = case(&op, DType::U8, [rows, 700, 1001], 0, &[]);
             let mut kernel = prepare(&op, &node, &[false, true, true, true]).expect("a sound node");
             assert!(!kernel.reads(1) && !kernel.reads(2) && kernel.scratch_bytes() == 0);
             keep(&mut *kernel, &inputs);
             require_correct(&node, &inputs, &wide, &run_by_teams(&*kernel, &node, &inputs));
+        }
+    }
+}
+
+/// Returns the elements of A as they are after rounding, and half of the scale of each.
+fn quantized(a: &[f32], depth: usize, block: usize) -> (Vec<f64>, Vec<f64>) {
+    let blocks = a.chunks(depth.max(1)).flat_map(|row| row.chunks(block));
+    let rounded = blocks.flat_map(|block| {
+        let greatest = block.iter().fold(0.0f32, |greatest, x| greatest.max(x.abs()));
+        let scale = (greatest / 127.0).max(f32::MIN_POSITIVE);
+        block.iter().map(move |x| {
+            (f64::from((x * (1.0 / scale)).round_ties_even()) * f64::from(scale), 0.5001 * f64::from(scale))
+        })
+    });
+    rounded.unzip()
+}
+
+/// Inputs and definition of a product whose left-hand matrix is quantised; elements of A have magnitudes about `size`.
+fn quantized_case(
+    sizes: [usize; 3],
+    (block, zero_points): (usize, bool),
+    size: f32,
+) -> (NodeSpec, Vec<Tensor>, Vec<f64>) {
+    let format = NarrowFormat::Grid { bits: 4, block, zero_points };
+    let op = NarrowMatMul { format, transpose_b: true, quantize_a: true, epilogue: None };
+    let [m, n, k] = sizes;
+    let padding = k.next_multiple_of(8) / 2 - k.div_ceil(2);
+    let (node, mut inputs, wide) = case(&op, DType::U8, [m, n, k], padding, &[]);
+    let a: Vec<f32> = inputs[0].elements::<f32>().expect("f32").iter().map(|x| x * size).collect();
+    inputs[0] = Tensor::from_elements(shape(&[m, k]), &a).expect("as many");
+    (node, inputs, wide)
+}
+
+#[test]
+fn quantised_products_agree_with_the_definition_of_rounded_rows() {
+    arbtest::arbtest(|u| {
+        let sizes @ [m, _, k] = [
+            *u.choose(&[1, 1, 2, 3, 4, 5, 8, 9, 17, 40])?,
+            u.int_in_range(1..=150)?,
+            *u.choose(&[1, 7, 8, 9, 16, 31, 32, 33, 40, 64, 100, 129, 520])?,
+        ];
+        let (block, zero_points) = (*u.choose(&[8, 16, 24, 32, 64, 128, 256])?, u.arbitrary()?);
+        let size = *u.choose(&[1.0, 1.0, 1e-30, 1e30, 0.0])?;
+        let (node, inputs, wide) = quantized_case(sizes, (block, zero_points), size);
+        let Op::NarrowMatMul(op) = &node.op else { panic!("a product") };
+        let mut kernel = prepare(op, &node, &vec![u.arbitrary()?; inputs.len()]).expect("a sound node");
+        keep(&mut *kernel, &inputs);
+        let found = run_by_teams(&*kernel, &node, &inputs);
+        let a = inputs[0].elements::<f32>().expect("f32");
+        let (rounded, half) = quantized(a, k, block);
+        for (at, found) in found.iter().enumerate() {
+            let (i, j) = (at / sizes[1], at % sizes[1]);
+            let terms = |of: &[f64]| -> Vec<f64> { (0..k).map(|p| of[i * k + p] * wide[j * k + p]).collect() };
+            let want: f64 = terms(&rounded).iter().sum();
+            let magnitude: f64 = terms(&rounded).iter().map(|term| term.abs()).sum();
+            // Zero points are joined with sums of up to `block` integers.
+            let most: f64 = 8.0 * terms(&half).iter().map(|term| term.abs()).sum::<f64>() * 256.0;
+            let tolerance = 1e-6 * (magnitude + most) + 1e-36;
+            assert!((f64::from(*found) - want).abs() <= tolerance, "{found}, not {want} at {i}, {j} of {sizes:?}");
+            // Rounding changes no more than half of the scale of each element.
+            let exact: f64 = (0..k).map(|p| f64::from(a[i * k + p]) * wide[j * k + p]).sum();
+            let bound: f64 = terms(&half).iter().map(|term| term.abs()).sum();
+            assert!((f64::from(*found) - exact).abs() <= bound + tolerance, "{found}, not near {exact} of {m} rows");
+        }
+        Ok(())
+    })
+    .budget(Duration::from_millis(900));
+}
+
+#[test]
+fn quantised_rows_that_are_not_finite_give_no_numbers() {
+    let sizes @ [m, n, k] = [3, 5, 64];
+    let (node, mut inputs, _) = quantized_case(sizes, (32, true), 1.0);
+    let mut a = inputs[0].elements::<f32>().expect("f32").to_vec();
+    (a[5], a[k + 40]) = (f32::INFINITY, f32::NAN);
+    inputs[0] = Tensor::from_elements(shape(&[m, k]), &a).expect("as many");
+    let Op::NarrowMatMul(op) = &node.op else { panic!("a product") };
+    let kernel = prepare(op, &node, &[]).expect("a sound node");
+    let found = run_by_teams(&*kernel, &node, &inputs);
+    assert!(found[..2 * n].iter().all(|x| x.is_nan()) && found[2 * n..].iter().all(|x| x.is_finite()), "{found:?}");
+}
+
+/// All weights and all factors have the greatest magnitude, so that 16-bit sums come as near to their end as they can.
+#[test]
+fn quantised_sums_do_not_overflow() {
+    for (level, block) in levels().flat_map(|level| [16, 32, 64, 1024].map(|block| (level, block))) {
+        let k = 2048;
+        let packed = vec![[[0xFF; 4 * LANES]; PANEL / LANES]; k / 8];
+        for sign in [1.0f32, -1.0] {
+            let a = vec![sign * 2.0; k];
+            let found = quantized::tests::row_by_panel(level, &a, &packed, block);
+            assert!(found.iter().all(|x| *x == sign * 2.0 * 7.0 * k as f32), "level {level}, block {block}: {found:?}");
         }
     }
 }
@@ -183,7 +275,7 @@ fn sixteen_bits_are_widened_on_every_instruction_set() {
 #[test]
 fn packed_weights_are_as_small_as_the_weights() {
     let format = NarrowFormat::Grid { bits: 4, block: 32, zero_points: false };
-    let op = NarrowMatMul { format, transpose_b: true, epilogue: None };
+    let op = NarrowMatMul { format, transpose_b: true, quantize_a: false, epilogue: None };
     let (node, inputs, wide) = case(&op, DType::U8, [1, 256, 512], 0, &[]);
     let mut kernel = prepare(&op, &node, &[false, true, true]).expect("a sound node");
     let packed: usize = kernel.packings().iter().map(|packing| packing.layout.bytes()).sum();
@@ -212,7 +304,7 @@ fn packed_weights_are_as_small_as_the_weights() {
 fn nodes_that_do_not_fit_are_refused() {
     let op = |bits, block, transpose_b| {
         let format = NarrowFormat::Grid { bits, block, zero_points: false };
-        NarrowMatMul { format, transpose_b, epilogue: None }
+        NarrowMatMul { format, transpose_b, quantize_a: false, epilogue: None }
     };
     let node = |op: &NarrowMatMul, dtype, weights: &[usize], scales: &[usize]| {
         let weights = TensorSpec::new(dtype, shape(weights));
@@ -232,6 +324,9 @@ fn nodes_that_do_not_fit_are_refused() {
         node(&op(4, 0, true), DType::U8, &[5, 32], &[5, 2]),
         node(&op(4, 33, true), DType::U8, &[5, 32], &[5, 2]),
         node(&eight, DType::U8, &[63, 5], &[5, 1]),
+        node(&NarrowMatMul { quantize_a: true, ..op(8, 64, true) }, DType::U8, &[5, 64], &[5, 1]),
+        node(&NarrowMatMul { quantize_a: true, ..op(4, 4, true) }, DType::U8, &[5, 32], &[5, 16]),
+        node(&NarrowMatMul { quantize_a: true, ..op(4, 32, true) }, DType::U8, &[5, 33], &[5, 2]),
     ] {
         assert!(prepare_node(&unsound, &[]).is_err(), "{unsound:?}");
     }

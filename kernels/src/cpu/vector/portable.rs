@@ -12,6 +12,8 @@ macro_rules! portable_isa {
         $(#[$attribute])*
         impl Isa for $name {
             type Vector = [f32; LANES];
+            type Quads = [[u8; 4]; LANES];
+            type Pairs = [[i16; 2]; LANES];
 
             const WIDE: bool = false;
 
@@ -104,6 +106,28 @@ macro_rules! portable_isa {
             #[inline(always)]
             fn upper_halves(from: &[u8; 2 * LANES]) -> Self::Vector {
                 std::array::from_fn(|i| bf16::from_ne_bytes([from[2 * i], from[2 * i + 1]]).to_f32())
+            }
+
+            #[inline(always)]
+            fn nibbles(from: &[u8; 4 * LANES]) -> [Self::Quads; 2] {
+                [0, 4].map(|shift| std::array::from_fn(|i| std::array::from_fn(|j| from[4 * i + j] >> shift & 15)))
+            }
+
+            #[inline(always)]
+            fn add_quads(sums: Self::Pairs, bytes: Self::Quads, by: [i8; 4]) -> Self::Pairs {
+                let product = |i: usize, j: usize| i16::from(bytes[i][j]) * i16::from(by[j]);
+                let pair = |i: usize, j: usize| product(i, j).wrapping_add(product(i, j + 1));
+                std::array::from_fn(|i| [0, 1].map(|half| sums[i][half].wrapping_add(pair(i, 2 * half))))
+            }
+
+            #[inline(always)]
+            fn no_pairs() -> Self::Pairs {
+                [[0; 2]; LANES]
+            }
+
+            #[inline(always)]
+            fn joined_pairs(sums: Self::Pairs) -> Self::Vector {
+                sums.map(|[first, second]| f32::from(first) + f32::from(second))
             }
 
             #[inline(always)]

@@ -11,6 +11,8 @@ pub(super) struct Avx512;
 
 impl Isa for Avx512 {
     type Vector = __m512;
+    type Quads = __m512i;
+    type Pairs = __m512i;
 
     const WIDE: bool = true;
 
@@ -143,6 +145,33 @@ impl Isa for Avx512 {
     }
 
     #[inline(always)]
+    fn nibbles(from: &[u8; 4 * LANES]) -> [__m512i; 2] {
+        // SAFETY: as for `splat`; the array is readable.
+        unsafe {
+            let (bytes, mask) = (_mm512_maskz_loadu_epi8(u64::MAX, from.as_ptr().cast()), _mm512_set1_epi8(15));
+            [_mm512_and_si512(bytes, mask), _mm512_and_si512(_mm512_srli_epi16::<4>(bytes), mask)]
+        }
+    }
+
+    #[inline(always)]
+    fn add_quads(sums: __m512i, bytes: __m512i, by: [i8; 4]) -> __m512i {
+        // SAFETY: as for `splat`.
+        unsafe { _mm512_add_epi16(sums, _mm512_maddubs_epi16(bytes, _mm512_set1_epi32(bytemuck::cast(by)))) }
+    }
+
+    #[inline(always)]
+    fn no_pairs() -> __m512i {
+        // SAFETY: as for `splat`.
+        unsafe { _mm512_setzero_si512() }
+    }
+
+    #[inline(always)]
+    fn joined_pairs(sums: __m512i) -> __m512 {
+        // SAFETY: as for `splat`.
+        unsafe { _mm512_cvtepi32_ps(_mm512_madd_epi16(sums, _mm512_set1_epi16(1))) }
+    }
+
+    #[inline(always)]
     fn prefetch(address: *const f32) {
         // SAFETY: a prefetch reads nothing that the program sees, for any address.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
@@ -173,6 +202,8 @@ pub(super) struct Avx2;
 
 impl Isa for Avx2 {
     type Vector = [__m256; 2];
+    type Quads = [__m256i; 2];
+    type Pairs = [__m256i; 2];
 
     const WIDE: bool = false;
 
@@ -305,6 +336,40 @@ impl Isa for Avx2 {
             let wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.as_ptr().add(start).cast()));
             _mm256_castsi256_ps(_mm256_slli_epi32::<16>(wide))
         })
+    }
+
+    #[inline(always)]
+    fn nibbles(from: &[u8; 4 * LANES]) -> [Self::Quads; 2] {
+        // SAFETY: as for `splat`; both halves of the array are readable.
+        unsafe {
+            let bytes = [0, 2 * LANES].map(|start| _mm256_loadu_si256(from.as_ptr().add(start).cast()));
+            let mask = _mm256_set1_epi8(15);
+            [
+                bytes.map(|of| _mm256_and_si256(of, mask)),
+                bytes.map(|of| _mm256_and_si256(_mm256_srli_epi16::<4>(of), mask)),
+            ]
+        }
+    }
+
+    #[inline(always)]
+    fn add_quads(sums: Self::Pairs, bytes: Self::Quads, by: [i8; 4]) -> Self::Pairs {
+        // SAFETY: as for `splat`.
+        unsafe {
+            let by = _mm256_set1_epi32(bytemuck::cast(by));
+            [0, 1].map(|half| _mm256_add_epi16(sums[half], _mm256_maddubs_epi16(bytes[half], by)))
+        }
+    }
+
+    #[inline(always)]
+    fn no_pairs() -> Self::Pairs {
+        // SAFETY: as for `splat`.
+        [unsafe { _mm256_setzero_si256() }; 2]
+    }
+
+    #[inline(always)]
+    fn joined_pairs(sums: Self::Pairs) -> Self::Vector {
+        // SAFETY: as for `splat`.
+        sums.map(|half| unsafe { _mm256_cvtepi32_ps(_mm256_madd_epi16(half, _mm256_set1_epi16(1))) })
     }
 
     #[inline(always)]
