@@ -3,7 +3,8 @@
 
 use anabranch::import::from_bytes;
 use anabranch::import::proto::{
-    AttributeProto, DimensionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, data_type,
+    AttributeProto, DimensionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, ValueInfoProto,
+    data_type,
 };
 use anabranch::lower::{LowerOptions, lower};
 use anabranch::session::{Inputs, Session};
@@ -166,5 +167,51 @@ fn products_whose_sums_are_not_exact_in_32_bits_stay_in_floats() {
         let want = 255.0 * 255.0 * depth as f32;
         // 32-bit floats round the sum of so many equal terms; integers beyond 32 bits would change its sign.
         assert!((y - want).abs() <= 1e-4 * want, "{depth}: {y} rather than {want}");
+    }
+}
+
+/// Elements are whole numbers, and 127 is the greatest magnitude of each block, so that rounding rows changes nothing.
+#[test]
+fn rows_are_quantised_where_the_model_allows_it() {
+    let (rows, depth, columns) = (3, 40, 70);
+    for (level, bits, block) in [(4, 4, 16), (4, 4, 32), (4, 8, 16), (4, 2, 16), (1, 4, 32), (0, 4, 32)] {
+        let blocks = (depth + block - 1) / block;
+        let line = blocks * block * bits / 8;
+        let packed: Vec<u8> = (0..columns * line).map(|at| weight(at as usize) as u8).collect();
+        let scales: Vec<f32> = (0..columns * blocks).map(|at| 0.5 + (at % 3) as f32).collect();
+        let mut node = NodeProto::of("MatMulNBits", &["x", "w", "s"], &["y"]);
+        node.domain = "com.microsoft".into();
+        let attributes =
+            [("K", depth), ("N", columns), ("bits", bits), ("block_size", block), ("accuracy_level", level)];
+        let node = attributes.iter().fold(node, |node, (name, value)| node.with(AttributeProto::int(name, *value)));
+        let weights = TensorProto::raw("w", data_type::UINT8, &[columns, blocks, line / blocks], packed.clone());
+        let initializer = vec![weights, TensorProto::f32s("s", &[columns * blocks], &scales)];
+        let input =
+            vec![ValueInfoProto::tensor("x", data_type::FLOAT, [rows, depth].map(DimensionProto::known).to_vec())];
+        let output = vec![ValueInfoProto { name: "y".into(), r#type: None }];
+        let graph = GraphProto { node: vec![node], initializer, input, output, ..GraphProto::default() };
+        let mut model = ModelProto::of(graph, 21);
+        model.opset_import.push(OperatorSetIdProto { domain: "com.microsoft".into(), version: 1 });
+        let bytes = model.to_bytes();
+        let program = lower(&from_bytes(&bytes, None).expect("sound"), &LowerOptions::default()).expect("lowers");
+        let quantized = program.nodes.iter().any(|node| matches!(&node.spec.op, Op::NarrowMatMul(op) if op.quantize_a));
+        assert_eq!(quantized, level == 4 && bits == 4, "level {level}, {bits} bits");
+        let element = |at: i64| if at % depth % block == 1 { 127 } else { at * 7 % 90 - 40 };
+        let x: Vec<f32> = (0..rows * depth).map(|at| element(at) as f32).collect();
+        let x =
+            Tensor::from_elements(Shape::new([rows as usize, depth as usize]).expect("small"), &x).expect("as many");
+        let session = Session::from_bytes(&bytes, one_cpu()).expect("a sound model");
+        let outputs = session.run(&Inputs::new().tensor("x", x)).expect("runs");
+        let found = outputs.tensor("y").expect("made").elements::<f32>().expect("floats");
+        let want = (0..rows * columns).map(|at| {
+            let (i, j) = (at / columns, at % columns);
+            let term = |p: i64| {
+                let byte = packed[(j * line + p * bits / 8) as usize];
+                let number = i64::from(byte >> (p * bits % 8) & (u8::MAX >> (8 - bits))) - (1 << (bits - 1));
+                (element(i * depth + p) * number) as f32 * scales[(j * blocks + p / block) as usize]
+            };
+            (0..depth).map(term).sum::<f32>()
+        });
+        assert_eq!(found, want.collect::<Vec<_>>(), "level {level}, {bits} bits, blocks of {block}");
     }
 }

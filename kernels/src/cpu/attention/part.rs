@@ -126,13 +126,17 @@ impl QueryState<'_> {
 #[inline(always)]
 fn dots<I: Isa>(query: &[f32], keys: &[f32], near: Range<usize>, scores: &mut [f32]) {
     let (last, depth) = (near.end - 1, query.len());
-    let key = |at: usize| &keys[at.min(last) * depth..][..depth];
     for begin in (near.start / LANES * LANES..near.end).step_by(LANES) {
-        let quad = |number: usize| {
-            let at = begin + number * KEYS_PER_QUAD;
-            joined_dots::<I>(query, [key(at), key(at + 1), key(at + 2), key(at + 3)])
-        };
-        let (low, high) = (paired::<I>(quad(0), quad(1)), paired::<I>(quad(2), quad(3)));
+        let mut quads = [I::splat(0.0); LANES / KEYS_PER_QUAD];
+        for quad in 0..LANES / KEYS_PER_QUAD {
+            let mut four: [&[f32]; KEYS_PER_QUAD] = [&[]; KEYS_PER_QUAD];
+            for number in 0..KEYS_PER_QUAD {
+                let at = begin + quad * KEYS_PER_QUAD + number;
+                four[number] = &keys[at.min(last) * depth..][..depth];
+            }
+            quads[quad] = joined_dots::<I>(query, four);
+        }
+        let (low, high) = (paired::<I>(quads[0], quads[1]), paired::<I>(quads[2], quads[3]));
         let end = scores.len().min(begin + LANES);
         I::store_part(paired::<I>(low, high), &mut scores[begin..end]);
     }

@@ -313,40 +313,42 @@ impl Isa for Avx2 {
     #[inline(always)]
     fn bits<const SHIFT: u32, const BITS: u32>(from: &[u8; LANES]) -> Self::Vector {
         // SAFETY: as for `splat`; both halves of the array are readable.
-        [0, LANES / 2].map(|start| unsafe {
-            let wide = _mm256_cvtepu8_epi32(_mm_loadl_epi64(from.as_ptr().add(start).cast()));
-            let shifted = _mm256_sll_epi32(wide, _mm_cvtsi32_si128(mantissa_shift(SHIFT, BITS)));
-            let (mask, one) = mantissa(BITS);
-            let low = _mm256_and_si256(shifted, _mm256_set1_epi32(mask));
-            _mm256_castsi256_ps(_mm256_or_si256(low, _mm256_set1_epi32(one)))
-        })
+        unsafe {
+            [half_of_bits::<SHIFT, BITS>(from.as_ptr()), half_of_bits::<SHIFT, BITS>(from.as_ptr().add(LANES / 2))]
+        }
     }
 
     #[inline(always)]
     fn halves(from: &[u8; 2 * LANES]) -> Self::Vector {
         // SAFETY: as for `splat`, and the processor has conversions of 16-bit floats; both halves of the array are
         // readable.
-        [0, LANES].map(|start| unsafe { _mm256_cvtph_ps(_mm_loadu_si128(from.as_ptr().add(start).cast())) })
+        unsafe {
+            let (low, high) = (_mm_loadu_si128(from.as_ptr().cast()), _mm_loadu_si128(from.as_ptr().add(LANES).cast()));
+            [_mm256_cvtph_ps(low), _mm256_cvtph_ps(high)]
+        }
     }
 
     #[inline(always)]
     fn upper_halves(from: &[u8; 2 * LANES]) -> Self::Vector {
         // SAFETY: as for `splat`; both halves of the array are readable.
-        [0, LANES].map(|start| unsafe {
-            let wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.as_ptr().add(start).cast()));
-            _mm256_castsi256_ps(_mm256_slli_epi32::<16>(wide))
-        })
+        unsafe {
+            let (low, high) = (_mm_loadu_si128(from.as_ptr().cast()), _mm_loadu_si128(from.as_ptr().add(LANES).cast()));
+            let (low, high) = (_mm256_cvtepu16_epi32(low), _mm256_cvtepu16_epi32(high));
+            [_mm256_castsi256_ps(_mm256_slli_epi32::<16>(low)), _mm256_castsi256_ps(_mm256_slli_epi32::<16>(high))]
+        }
     }
 
     #[inline(always)]
     fn nibbles(from: &[u8; 4 * LANES]) -> [Self::Quads; 2] {
         // SAFETY: as for `splat`; both halves of the array are readable.
         unsafe {
-            let bytes = [0, 2 * LANES].map(|start| _mm256_loadu_si256(from.as_ptr().add(start).cast()));
+            let low = _mm256_loadu_si256(from.as_ptr().cast());
+            let high = _mm256_loadu_si256(from.as_ptr().add(2 * LANES).cast());
             let mask = _mm256_set1_epi8(15);
+            let upper = [_mm256_srli_epi16::<4>(low), _mm256_srli_epi16::<4>(high)];
             [
-                bytes.map(|of| _mm256_and_si256(of, mask)),
-                bytes.map(|of| _mm256_and_si256(_mm256_srli_epi16::<4>(of), mask)),
+                [_mm256_and_si256(low, mask), _mm256_and_si256(high, mask)],
+                [_mm256_and_si256(upper[0], mask), _mm256_and_si256(upper[1], mask)],
             ]
         }
     }
@@ -356,7 +358,8 @@ impl Isa for Avx2 {
         // SAFETY: as for `splat`.
         unsafe {
             let by = _mm256_set1_epi32(bytemuck::cast(by));
-            [0, 1].map(|half| _mm256_add_epi16(sums[half], _mm256_maddubs_epi16(bytes[half], by)))
+            let products = [_mm256_maddubs_epi16(bytes[0], by), _mm256_maddubs_epi16(bytes[1], by)];
+            [_mm256_add_epi16(sums[0], products[0]), _mm256_add_epi16(sums[1], products[1])]
         }
     }
 
@@ -369,13 +372,33 @@ impl Isa for Avx2 {
     #[inline(always)]
     fn joined_pairs(sums: Self::Pairs) -> Self::Vector {
         // SAFETY: as for `splat`.
-        sums.map(|half| unsafe { _mm256_cvtepi32_ps(_mm256_madd_epi16(half, _mm256_set1_epi16(1))) })
+        unsafe {
+            let one = _mm256_set1_epi16(1);
+            let joined = [_mm256_madd_epi16(sums[0], one), _mm256_madd_epi16(sums[1], one)];
+            [_mm256_cvtepi32_ps(joined[0]), _mm256_cvtepi32_ps(joined[1])]
+        }
     }
 
     #[inline(always)]
     fn prefetch(address: *const f32) {
         // SAFETY: a prefetch reads nothing that the program sees, for any address.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
+    }
+}
+
+/// Returns half of the lanes of [`Isa::bits`].
+///
+/// # Safety
+/// The processor has AVX2, and `LANES / 2` bytes are readable.
+#[inline(always)]
+unsafe fn half_of_bits<const SHIFT: u32, const BITS: u32>(from: *const u8) -> __m256 {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let wide = _mm256_cvtepu8_epi32(_mm_loadl_epi64(from.cast()));
+        let shifted = _mm256_sll_epi32(wide, _mm_cvtsi32_si128(mantissa_shift(SHIFT, BITS)));
+        let (mask, one) = mantissa(BITS);
+        let low = _mm256_and_si256(shifted, _mm256_set1_epi32(mask));
+        _mm256_castsi256_ps(_mm256_or_si256(low, _mm256_set1_epi32(one)))
     }
 }
 
