@@ -26,6 +26,8 @@ pub struct DetectOptions {
     pub software_gpu: bool,
     /// Bytes that a device may fill, by its name, instead of the detected memory.
     pub memory_overrides: Vec<(String, u64)>,
+    /// Names of devices that a platform file describes. `memory_overrides` may name them, although they are not here.
+    pub described: Vec<String>,
     /// Factor by which a CPU device is slowed down, by its name.
     pub slowdowns: Vec<(String, f64)>,
     /// Names of the devices to use, at least one of them a CPU device; empty for all devices.
@@ -176,7 +178,9 @@ fn taken(options: &DetectOptions, with_gpus: bool) -> Result<Inventory, DetectEr
         inventory.cpus.iter_mut().for_each(|cpu| cpu.use_threads(threads));
     }
     for (device, bytes) in &options.memory_overrides {
-        inventory.set_memory(device, *bytes)?;
+        if inventory.device(device).is_some() || !options.described.contains(device) {
+            inventory.set_memory(device, *bytes)?;
+        }
     }
     for (device, times) in &options.slowdowns {
         inventory.slow_down(device, *times)?;

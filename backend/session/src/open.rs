@@ -143,8 +143,9 @@ impl Session {
     pub(super) fn surveyed(
         model: Model,
         problems: Vec<ImportError>,
-        options: SessionOptions,
+        mut options: SessionOptions,
     ) -> Result<Self, SessionError> {
+        options.limit_platform();
         let inventory = detect(&options.devices)?;
         Ok(Self::on(inventory, model, problems, options))
     }

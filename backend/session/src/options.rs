@@ -81,6 +81,15 @@ impl Default for SessionOptions {
 }
 
 impl SessionOptions {
+    /// Applies memory limits to the devices of the platform file, too.
+    pub(crate) fn limit_platform(&mut self) {
+        let Some(file) = &mut self.platform else { return };
+        for (name, bytes) in &self.devices.memory_overrides {
+            file.devices.iter_mut().filter(|entry| entry.name == *name).for_each(|entry| entry.memory = Some(*bytes));
+        }
+        self.devices.described = file.devices.iter().map(|entry| entry.name.clone()).collect();
+    }
+
     /// Sets the devices to use (default: all devices of the machine).
     pub fn with_devices(self, devices: DetectOptions) -> Self {
         Self { devices, ..self }

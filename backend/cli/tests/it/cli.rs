@@ -369,6 +369,35 @@ fn the_demo_compares_learns_and_keeps_a_memory_limit() {
 }
 
 #[test]
+fn memory_limits_hold_for_the_devices_of_a_platform() {
+    let command = Anabranch::new();
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/models/towers.onnx");
+    let place = |limits: &[&str]| {
+        let limits = limits.iter().flat_map(|limit| ["--memory", limit]);
+        let arguments = ["place", "--no-gpu", "--cpu-devices", "machine", "--platform", "one-gpu", model];
+        command.json(&arguments.into_iter().chain(limits).collect::<Vec<_>>())
+    };
+    let device = |plan: &Value, name: &str| -> [u64; 2] {
+        let devices = plan["devices"].as_array().expect("devices");
+        let device = devices.iter().find(|device| device["device"] == name).expect("a device");
+        let peak = device["peak_bytes"].as_u64().unwrap_or_else(|| panic!("no peak in {device}"));
+        [device["order"].as_array().expect("nodes").len() as u64, peak]
+    };
+    let free = place(&[]);
+    let ([nodes, peak], [others, _]) = (device(&free, "gpuA"), device(&free, "cpu0"));
+    assert!(nodes > others && peak > 1 << 20, "{free}");
+    let limited = place(&["gpuA=1MiB"]);
+    let ([less, peak], [others, _]) = (device(&limited, "gpuA"), device(&limited, "cpu0"));
+    assert!(less < nodes && others > 0 && peak <= 1 << 20, "{limited}");
+    // A device that is here and in the plan, and one that is in neither.
+    assert!(device(&place(&["cpu0=1GiB", "gpuA=1MiB"]), "gpuA")[1] <= 1 << 20);
+    command.refuses(
+        &["place", "--no-gpu", "--platform", "one-gpu", model, "--memory", "gpuB=1MiB"],
+        &["gpuB", "the devices are"],
+    );
+}
+
+#[test]
 fn built_in_platforms_add_gpus_and_a_file_of_that_name_goes_before() {
     let command = Anabranch::new();
     let devices = |platform: &str| -> Vec<String> {
