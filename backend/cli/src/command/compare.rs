@@ -13,7 +13,9 @@ use anabranch::device::format_bytes;
 use anabranch::execute::RunOptions;
 use anabranch::planning::{Order, PlanChoice};
 use anabranch::session::{Inputs, Run};
-use anabranch_report::comparison::{Compared, Names, Picture, TERMS, agreement, distinct, fastest, matrix_text, page};
+use anabranch_report::comparison::{
+    Compared, DEFINITIONS, Names, Picture, agreement, distinct, fastest, matrix_text, page,
+};
 use anabranch_report::run::{busy, one_device};
 use anabranch_report::table::Table;
 use anabranch_report::text::{WIDTH, digits, duration, error, interval, wrapped};
@@ -167,7 +169,7 @@ fn text(comparison: &Comparison) -> String {
         comparison.model,
         comparison.nodes,
         comparison.repeat,
-        TERMS.join("\n"),
+        DEFINITIONS.join("\n"),
         makespans(comparison, &names),
         devices(comparison, &names),
     );
@@ -187,7 +189,10 @@ fn text(comparison: &Comparison) -> String {
 fn verdict(comparison: &Comparison, names: &Names) -> String {
     let mut text = fastest(comparison, names).map_or(String::new(), |fastest| format!("fastest: {fastest}\n"));
     if let Some(ratio) = comparison.against_others("auto") {
-        let _ = writeln!(text, "auto takes {ratio:.3} times the shortest median of the other plans");
+        let _ = writeln!(
+            text,
+            "auto takes {ratio:.3} times the shortest median of the configurations with another plan or none"
+        );
     }
     if let Some(busy) = busy(&comparison.load) {
         let _ = writeln!(text, "{busy}");

@@ -1,11 +1,11 @@
-//! Names of configurations in tables and charts, and the terms for their errors and outputs.
+//! Names of configurations in tables and charts, and definitions of their errors.
 
 use anabranch::compare::{Comparison, Configuration, Outcome};
 use anabranch::plan::StreamMode;
 use std::fmt::Write as _;
 
 /// Definitions of columns, for the heads of tables.
-pub const TERMS: [&str; 2] = [
+pub const DEFINITIONS: [&str; 2] = [
     "error: (predicted − measured) / measured; placing: time to make the plan",
     "nodes off: Σ |predicted − measured| of Σ measured over nodes; links off: the same over copies",
 ];

@@ -2,7 +2,7 @@
 //! first.
 
 use super::distinct::{Picture, differences, distinct};
-use super::names::{Names, TERMS, agreement};
+use super::names::{DEFINITIONS, Names, agreement};
 use super::{Compared, matrix};
 use crate::chart::{self, Bar, BarChart, Format, Group, Lane, Panel, TimePanel, Timeline, html_table, section, titled};
 use crate::report::{RunLane, key};
@@ -20,7 +20,7 @@ const WIDE: f64 = 10.0;
 pub fn page(all: &[Compared]) -> String {
     match all {
         [one] => {
-            let facts: Vec<_> = one.facts.iter().cloned().chain([terms()]).collect();
+            let facts: Vec<_> = one.facts.iter().cloned().chain([definitions()]).collect();
             chart::page(&format!("{}: configurations compared", file_name(&one.comparison.model)), &facts, &parts(one))
         }
         several => {
@@ -31,7 +31,7 @@ pub fn page(all: &[Compared]) -> String {
                 all.push(section(&name, &one.facts));
                 all.extend(parts(one));
             }
-            chart::page(&format!("{} models: configurations compared", several.len()), &[terms()], &all)
+            chart::page(&format!("{} models: configurations compared", several.len()), &[definitions()], &all)
         }
     }
 }
@@ -41,13 +41,13 @@ pub fn page(all: &[Compared]) -> String {
 pub fn page_after(title: &str, facts: &[(&str, String)], first: String, one: &Compared) -> String {
     let busy = busy(&one.comparison.load);
     let own = one.facts.iter().filter(|(_, fact)| busy.as_ref() != Some(fact)).cloned();
-    let after = section("How it was measured", &own.chain([terms()]).collect::<Vec<_>>());
+    let after = section("How it was measured", &own.chain([definitions()]).collect::<Vec<_>>());
     let all: Vec<_> = [first, after].into_iter().chain(parts(one)).collect();
     chart::page(title, facts, &all)
 }
 
-fn terms() -> (&'static str, String) {
-    ("terms", TERMS.join("; "))
+fn definitions() -> (&'static str, String) {
+    ("definitions", DEFINITIONS.join("; "))
 }
 
 /// Returns the charts and tables of one model.
