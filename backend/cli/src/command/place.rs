@@ -3,7 +3,7 @@
 use super::args::{DeviceArgs, ModelArgs, PlaceArgs, WhatIfArgs};
 use super::files::file_of;
 use super::html::HtmlArgs;
-use super::open::{self, open};
+use super::open::{self, Opened, open};
 use super::progress::waiting;
 use super::schedule_file::{ScheduleArgs, ScheduleFile, TaskRow, TransferRow};
 use super::why::Why;
@@ -67,10 +67,12 @@ enum Format {
 impl PlaceCommand {
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
         let platform = self.what_if.read()?;
-        // This machine first: the other machine's plan uses what is measured here.
-        let assumed = platform.as_ref().map(|platform| self.assumed(platform)).transpose()?;
-        let opened = open(&self.devices, platform, &self.model, &self.place, true)?;
+        let opened = open(&self.devices, platform.clone(), &self.model, &self.place, true)?;
         open::print_notes(&opened.session, output);
+        if platform.is_some() {
+            // Plans for a platform file measure nothing, but use what is measured here.
+            waiting(output, "measuring the devices", || opened.session.calibrate())?;
+        }
         let planned = waiting(output, "planning", || opened.session.plan(&opened.inputs))?;
         opened.save_costs()?;
         let model = open::model_name(&self.model);
@@ -82,11 +84,8 @@ impl PlaceCommand {
         }
         let text = match self.format(output) {
             Format::Table => {
-                let there = duration(planned.plan().predicted().makespan);
-                let compared = assumed.map_or(String::new(), |[with, here]| {
-                    format!("{with}: {there}.\nOn this machine: {here}. Times are predicted, not measured.\n\n")
-                });
-                compared + &table(&model, &planned, self.output.is_some())
+                let compared = platform.map(|platform| self.compared(&platform, &opened, &planned, output));
+                compared.transpose()?.unwrap_or_default() + &table(&model, &planned, self.output.is_some())
             }
             Format::Json => pretty(&plan_file(&planned))?,
             Format::Dot => dot(&planned),
@@ -97,22 +96,35 @@ impl PlaceCommand {
         }
     }
 
-    /// Returns the devices of the platform that this machine does not have, and the predicted time on this machine.
-    fn assumed(&self, platform: &PlatformFile) -> Result<[String; 2], CliError> {
-        let opened = open(&self.devices, None, &self.model, &self.place, true)?;
-        let here = match opened.session.plan(&opened.inputs) {
-            Ok(here) => duration(here.plan().predicted().makespan),
-            Err(error) => format!("no plan ({error})"),
-        };
-        opened.save_costs()?;
+    /// Returns the predicted times with the devices of the platform, and on this machine.
+    fn compared(
+        &self,
+        platform: &PlatformFile,
+        opened: &Opened,
+        planned: &Planned,
+        output: Output,
+    ) -> Result<String, CliError> {
         let present = opened.session.inventory();
-        let assumed = platform.devices.iter().filter(|device| present.device(&device.name).is_none());
-        let assumed: Vec<_> = assumed.map(described).collect();
+        let is_assumed = |device: &&DeviceEntry| present.device(&device.name).is_none();
+        let assumed: Vec<_> = platform.devices.iter().filter(is_assumed).collect();
+        let mut devices = self.devices.clone();
+        // Limits of assumed devices would be refused on this machine.
+        devices.memory.retain(|(name, _)| assumed.iter().all(|device| device.name != *name));
+        let here = open(&devices, None, &self.model, &self.place, false).and_then(|here| {
+            let planned = waiting(output, "planning for this machine", || here.session.plan(&here.inputs))?;
+            Ok(duration(planned.plan().predicted().makespan))
+        });
+        let here = match here {
+            Err(error) if error.is_interruption() => return Err(error),
+            here => here.unwrap_or_else(|error| format!("no plan ({error})")),
+        };
+        let assumed: Vec<_> = assumed.into_iter().map(|device| described(device, &self.devices.memory)).collect();
         let with = match assumed.is_empty() {
             true => "With the platform's figures".to_owned(),
             false => format!("With assumed {}", assumed.join(", ")),
         };
-        Ok([with, here])
+        let there = duration(planned.plan().predicted().makespan);
+        Ok(format!("{with}: {there}.\nOn this machine: {here}. Times are predicted, not measured.\n\n"))
     }
 
     fn format(&self, output: Output) -> Format {
@@ -126,10 +138,11 @@ impl PlaceCommand {
     }
 }
 
-/// Describes a device of a platform: `gpuA (gpu, 8 GiB, 6000 Gflop/s, 280 GB/s)`.
-fn described(device: &DeviceEntry) -> String {
+/// Describes a device of a platform under these memory limits: `gpuA (gpu, 8 GiB, 6000 Gflop/s, 280 GB/s)`.
+fn described(device: &DeviceEntry, limits: &[(String, u64)]) -> String {
+    let limit = limits.iter().find(|(name, _)| *name == device.name).map(|(_, bytes)| *bytes);
     let mut facts: Vec<_> = device.kind.iter().map(ToString::to_string).collect();
-    facts.extend(device.memory.map(format_bytes));
+    facts.extend(limit.or(device.memory).map(format_bytes));
     facts.extend(device.rates.iter().flat_map(|rates| {
         [(rates.matmul_flops, "Gflop/s"), (rates.bandwidth, "GB/s")]
             .map(|(rate, unit)| format!("{} {unit}", amount(rate * 1e-9)))

@@ -372,10 +372,10 @@ fn the_demo_compares_learns_and_keeps_a_memory_limit() {
 fn memory_limits_hold_for_the_devices_of_a_platform() {
     let command = Anabranch::new();
     let model = concat!(env!("CARGO_MANIFEST_DIR"), "/models/towers.onnx");
+    let here = ["place", "--no-gpu", "--cpu-devices", "machine", "--platform", "one-gpu", model];
     let place = |limits: &[&str]| {
         let limits = limits.iter().flat_map(|limit| ["--memory", limit]);
-        let arguments = ["place", "--no-gpu", "--cpu-devices", "machine", "--platform", "one-gpu", model];
-        command.json(&arguments.into_iter().chain(limits).collect::<Vec<_>>())
+        command.json(&here.into_iter().chain(limits).collect::<Vec<_>>())
     };
     let device = |plan: &Value, name: &str| -> [u64; 2] {
         let devices = plan["devices"].as_array().expect("devices");
@@ -389,7 +389,10 @@ fn memory_limits_hold_for_the_devices_of_a_platform() {
     let limited = place(&["gpuA=1MiB"]);
     let ([less, peak], [others, _]) = (device(&limited, "gpuA"), device(&limited, "cpu0"));
     assert!(less < nodes && others > 0 && peak <= 1 << 20, "{limited}");
-    // A device that is here and in the plan, and one that is in neither.
+    let text = command.text(&[&here[..], &["--memory", "gpuA=1MiB"]].concat());
+    assert!(text.starts_with("With assumed gpuA (GPU, 1 MiB, 6000 Gflop/s, 280 GB/s): "), "{text}");
+    assert!(text.contains("\nOn this machine: ") && !text.contains("no plan"), "{text}");
+    // `cpu0` is here, `gpuA` is only in the platform file, and `gpuB` is in neither.
     assert!(device(&place(&["cpu0=1GiB", "gpuA=1MiB"]), "gpuA")[1] <= 1 << 20);
     command.refuses(
         &["place", "--no-gpu", "--platform", "one-gpu", model, "--memory", "gpuB=1MiB"],
