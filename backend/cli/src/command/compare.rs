@@ -6,7 +6,7 @@ use super::files::file_of;
 use super::interrupt::cancel_on_interrupt;
 use super::open::{self, Opened, open};
 use super::progress::Progress;
-use super::{CliError, Output, write_file};
+use super::{CliError, Output, if_named, settled, write_file};
 use anabranch::Session;
 use anabranch::compare::{CompareOptions, Comparison, compare_seen};
 use anabranch::device::format_bytes;
@@ -85,35 +85,43 @@ pub(crate) struct CompareCommand {
 
 impl CompareCommand {
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
+        let mut saved = Vec::new();
+        let compared = self.compare_all(output, &mut saved);
+        settled(saved.into_iter().chain([compared.and_then(|all| self.report(&all, output))]))
+    }
+
+    /// Compares each model. Adds to `saved` whether its learned costs were saved.
+    fn compare_all(&self, output: Output, saved: &mut Vec<Result<(), CliError>>) -> Result<Vec<Compared>, CliError> {
         let others = self.more.iter().map(|path| ModelArgs { model: Some(path.clone()), ..self.model.clone() });
         let models: Vec<ModelArgs> = std::iter::once(self.model.clone()).chain(others).collect();
         let run = RunOptions::default().with_cancel(cancel_on_interrupt()?);
-        let mut all: Vec<Compared> = Vec::with_capacity(models.len());
-        let mut saved = Ok(());
+        let mut all = Vec::with_capacity(models.len());
         for model in &models {
             let opened = open(&self.devices, None, model, &PlaceArgs::any(&self.constraints), true)?;
             if all.is_empty() {
                 open::print_all_notes(&opened.session, output);
             }
             all.push(self.compare(&opened, model, &run, output)?);
-            saved = saved.and(opened.save_costs());
+            saved.push(opened.save_costs());
         }
+        Ok(all)
+    }
+
+    /// Prints the results, and writes them to the files that the command line names.
+    fn report(&self, all: &[Compared], output: Output) -> Result<(), CliError> {
         let comparisons: Vec<_> = all.iter().map(|one| &one.comparison).collect();
-        match comparisons[..] {
-            [one] => output.text_or_json(|| text(one), one)?,
+        let printed = match comparisons[..] {
+            [one] => output.text_or_json(|| text(one), one),
             _ => {
                 let each = || comparisons.iter().map(|one| text(one) + "\n").collect::<String>();
-                output.text_or_json(|| each() + &matrix_text(&comparisons), &comparisons)?;
+                output.text_or_json(|| each() + &matrix_text(&comparisons), &comparisons)
             }
-        }
-        // The results are printed even if a file cannot be written.
-        if let Some(path) = &self.csv {
-            write_csv(path, &comparisons)?;
-        }
-        if let Some(path) = &self.html {
-            write_file(path, page(&all))?;
-        }
-        saved
+        };
+        settled([
+            printed,
+            if_named(self.csv.as_ref(), |path| write_csv(path, &comparisons)),
+            if_named(self.html.as_ref(), |path| write_file(path, page(all))),
+        ])
     }
 
     fn compare(

@@ -30,6 +30,18 @@ pub(super) fn help() -> String {
     format!("Exit codes:\n{rows}\n{}", super::START)
 }
 
+impl Exit {
+    /// Returns a rank: a command with several errors ends with the code of the highest rank.
+    pub(super) fn gravity(self) -> u8 {
+        match self {
+            Self::Input => 0,
+            Self::Unexpected => 1,
+            Self::Interrupted => 2,
+            Self::Fault => 3,
+        }
+    }
+}
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         Self::from(exit as u8)

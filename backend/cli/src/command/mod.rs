@@ -62,7 +62,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::panic;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -132,6 +132,25 @@ pub(crate) fn write_with(path: &Path, emit: impl FnOnce(&mut dyn Write) -> io::R
     on_disk::write(path, emit).map_err(|error| CliError::in_file(path, error))?;
     wrote(path);
     Ok(())
+}
+
+/// Writes a file with `write`, if the command line names one.
+pub(crate) fn if_named(
+    path: Option<&PathBuf>,
+    write: impl FnOnce(&Path) -> Result<(), CliError>,
+) -> Result<(), CliError> {
+    path.map_or(Ok(()), |path| write(path))
+}
+
+/// Returns the gravest error of steps that were all attempted, and prints the other errors.
+///
+/// Results are printed and files are written in one list of steps, so that no failure hides or prevents another step.
+pub(crate) fn settled(steps: impl IntoIterator<Item = Result<(), CliError>>) -> Result<(), CliError> {
+    let mut errors: Vec<_> = steps.into_iter().filter_map(Result::err).collect();
+    errors.sort_by_key(|error| error.exit().gravity());
+    let gravest = errors.pop();
+    errors.iter().for_each(report);
+    gravest.map_or(Ok(()), Err)
 }
 
 /// Whether only errors are reported. Set once, by the command line.
@@ -318,9 +337,14 @@ fn spelled_out(mut arguments: Vec<OsString>) -> Vec<OsString> {
     arguments
 }
 
-/// Prints the error of a command.
-fn ended(error: &CliError) -> ExitCode {
+/// Prints an error of a command.
+fn report(error: &CliError) {
     say(format_args!("anabranch: {error}"));
+}
+
+/// Prints the error that ends a command, and returns its exit code.
+fn ended(error: &CliError) -> ExitCode {
+    report(error);
     error.exit().into()
 }
 
@@ -394,6 +418,24 @@ mod tests {
             assert!(!said.contains('\n') && !said.contains("error: ") && !said.contains("-- "), "{said}");
             assert!(parts.iter().all(|part| said.contains(part)), "{said}");
         }
+    }
+
+    #[test]
+    fn the_gravest_of_several_errors_ends_a_command() {
+        let errors = || {
+            [
+                CliError::input("full"),
+                CliError::unexpected("differs".into()),
+                CliError::interrupted(),
+                CliError::internal("fault"),
+            ]
+        };
+        for (count, exit) in [Exit::Input, Exit::Unexpected, Exit::Interrupted, Exit::Fault].into_iter().enumerate() {
+            let some = || errors().into_iter().take(count + 1).map(Err);
+            let either = [settled(some().chain([Ok(())])), settled(some().rev())];
+            assert!(either.iter().all(|ended| ended.as_ref().is_err_and(|error| error.exit() == exit)), "{either:?}");
+        }
+        assert!(settled([Ok(()), Ok(())]).is_ok());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `anabranch run`: places, executes, and compares predictions with measurements.
 
 use super::args::{DeviceArgs, ModelArgs, PlaceArgs, parse_seconds, refuse_given};
-use super::expect::ExpectArgs;
+use super::expect::{ExpectArgs, Verdicts};
 use super::files::{file_of, tensors_to};
 use super::html::HtmlArgs;
 use super::interrupt::cancel_on_interrupt;
@@ -12,19 +12,20 @@ use super::refine::RefineArgs;
 use super::slowest::Slowest;
 use super::steps::StepArgs;
 use super::trace_file::{self, TraceFormat};
-use super::{CliError, Output, is_quiet, note, outputs, pretty, write_file, write_with};
+use super::{CliError, Output, if_named, is_quiet, note, outputs, pretty, settled, write_file, write_with};
 use anabranch::CostStore;
 use anabranch::compare::{Series, SeriesOptions, measure};
 use anabranch::execute::RunOptions;
-use anabranch::refine::Refined;
+use anabranch::refine::{Refined, Refinement};
 use anabranch::session::events_json;
 use anabranch::session::{Prepared, Run, SessionError};
 use anabranch_report::plan::plan_file;
 use anabranch_report::report::trace;
 use anabranch_report::run::{Gantt, Report};
 use anabranch_report::show;
-use anabranch_report::tensors::Form;
 use clap::Args;
+use serde::Serialize;
+use std::fmt::Display;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -124,44 +125,33 @@ impl RunCommand {
         let parallel = self.parallel.map(|callers| self.together(&opened, callers, &series, &options)).transpose()?;
         let verdicts = self.expect.compare(&opened.session, &expected, &shown.outputs)?;
         let model = open::model_name(&self.model);
-        let (report, gantt) = (Report::new(model.clone(), &opened.session, &series), Gantt::of(shown));
-        // The run is reported even if a file cannot be written.
-        let written = [
-            self.write_results(&opened, shown, form),
-            self.write_events(shown),
-            self.gantt.as_ref().map_or(Ok(()), |path| write_file(path, show::gantt(&gantt, &model, &report))),
+        let top = if self.verbose { Some(usize::MAX) } else { self.top };
+        let results = Results {
+            refinement,
+            report: Report::new(model.clone(), &opened.session, &series),
+            parallel,
+            slowest: top.map(|count| Slowest::of(&series, count)),
+            gantt: Gantt::of(shown),
+            verdicts,
+        };
+        settled([
+            output.text_or_json(|| results.text(), &results),
+            results.verdicts.as_ref().map_or(Ok(()), Verdicts::settle),
+            if_named(self.refine.write_plan.as_ref(), |path| write_file(path, pretty(&plan_file(&shown.prepared))?)),
+            self.output
+                .as_ref()
+                .zip(form)
+                .map_or(Ok(()), |(path, form)| outputs::write(path, form, &shown.outputs, opened.session.outputs())),
+            if_named(self.profile.as_ref(), |path| {
+                write_with(path, |file| Ok(serde_json::to_writer_pretty(file, &events_json(shown))?))
+            }),
+            if_named(self.trace.as_ref(), |path| trace_file::write(path, self.trace_format, &trace(shown))),
+            if_named(self.gantt.as_ref(), |path| {
+                write_file(path, show::gantt(&results.gantt, &model, &results.report))
+            }),
             self.html.write(&opened, &model, &shown.prepared, &costs, Some(&series)),
             if self.no_learn { Ok(()) } else { opened.save_costs() },
-        ];
-        let top = if self.verbose { Some(usize::MAX) } else { self.top };
-        let slowest = top.map(|count| Slowest::of(&series, count));
-        if !output.json && is_quiet() {
-            let parallel = parallel.as_ref().map_or(String::new(), Parallel::to_string);
-            output.text(&format!("{}\n{parallel}", report.brief()))?;
-        } else if !output.json {
-            let rounds = refinement.as_ref().map_or(String::new(), super::refine::table);
-            let verdicts = verdicts.as_ref().map_or(String::new(), |verdicts| format!("\n{verdicts}"));
-            let slowest = slowest.as_ref().map_or(String::new(), |slowest| format!("\n{slowest}"));
-            let parallel = parallel.as_ref().map_or(String::new(), |parallel| format!("\n{parallel}"));
-            output.text(&format!("{rounds}{report}{parallel}{slowest}\n{gantt}{verdicts}"))?;
-        } else {
-            let mut value = serde_json::to_value(&report).map_err(CliError::internal)?;
-            if let Some(refinement) = &refinement {
-                value["refinement"] = serde_json::to_value(refinement).map_err(CliError::internal)?;
-            }
-            if let Some(slowest) = &slowest {
-                value["slowest"] = serde_json::to_value(slowest).map_err(CliError::internal)?;
-            }
-            if let Some(parallel) = &parallel {
-                value["parallel"] = serde_json::to_value(parallel).map_err(CliError::internal)?;
-            }
-            if let Some(verdicts) = &verdicts {
-                value["expected"] = serde_json::to_value(verdicts).map_err(CliError::internal)?;
-            }
-            output.json(&value)?;
-        }
-        verdicts.map_or(Ok(()), |verdicts| verdicts.settle())?;
-        written.into_iter().collect()
+        ])
     }
 
     /// Runs a model with state step by step.
@@ -253,24 +243,42 @@ impl RunCommand {
             None => options,
         })
     }
+}
 
-    fn write_results(&self, opened: &Opened, run: &Run, form: Option<Form>) -> Result<(), CliError> {
-        if let Some(path) = &self.refine.write_plan {
-            write_file(path, pretty(&plan_file(&run.prepared))?)?;
-        }
-        match self.output.as_ref().zip(form) {
-            Some((path, form)) => outputs::write(path, form, &run.outputs, opened.session.outputs()),
-            None => Ok(()),
-        }
-    }
+/// Results that are printed, in the order of the text.
+#[derive(Serialize)]
+struct Results {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refinement: Option<Refinement>,
+    #[serde(flatten)]
+    report: Report,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parallel: Option<Parallel>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slowest: Option<Slowest>,
+    #[serde(skip)]
+    gantt: Gantt,
+    #[serde(rename = "expected", skip_serializing_if = "Option::is_none")]
+    verdicts: Option<Verdicts>,
+}
 
-    fn write_events(&self, run: &Run) -> Result<(), CliError> {
-        if let Some(path) = &self.profile {
-            write_with(path, |file| Ok(serde_json::to_writer_pretty(file, &events_json(run))?))?;
+impl Results {
+    fn text(&self) -> String {
+        let Self { report, gantt, .. } = self;
+        if is_quiet() {
+            return format!(
+                "{}\n{}",
+                report.brief(),
+                self.parallel.as_ref().map_or(String::new(), Parallel::to_string)
+            );
         }
-        if let Some(path) = &self.trace {
-            trace_file::write(path, self.trace_format, &trace(run))?;
-        }
-        Ok(())
+        let rounds = self.refinement.as_ref().map_or(String::new(), super::refine::table);
+        let [parallel, slowest, verdicts] = [part(&self.parallel), part(&self.slowest), part(&self.verdicts)];
+        format!("{rounds}{report}{parallel}{slowest}\n{gantt}{verdicts}")
     }
+}
+
+/// Returns a part of the text after an empty line, if there is one.
+fn part(part: &Option<impl Display>) -> String {
+    part.as_ref().map_or(String::new(), |part| format!("\n{part}"))
 }

@@ -208,6 +208,53 @@ fn a_failed_write_is_told_and_leaves_the_earlier_file() {
 }
 
 #[test]
+fn every_file_is_attempted_after_the_results_are_printed() {
+    let command = Anabranch::new();
+    let model = bundled("mlp.onnx");
+    // The inputs of the file are not given, so that the outputs differ.
+    let run = ["run", &model, "--no-gpu", "--repeat", "2", "--random", "1", "--dim", "batch=4"];
+    let unlike = bundled("mlp.npz");
+    let full = ["--profile", "/dev/full", "--gantt", "/dev/full", "-o", "/dev/full"];
+    let files = ["--trace", "t.json", "--output", "o.npz", "--report", "r.html"];
+    let written = |names: &[&str]| {
+        for name in names {
+            assert!(fs::remove_file(command.path(name)).is_ok(), "{name} is not written");
+        }
+    };
+    let failed = |output: &Output, code: i32, count: usize| {
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert_eq!(said.lines().filter(|line| line.starts_with("anabranch: /dev/full: ")).count(), count, "{said}");
+        said
+    };
+    failed(&command.run(&[&run[..], &full, &files].concat()), 2, 3);
+    written(&["t.json", "o.npz", "r.html"]);
+    // A failed check decides the exit code before a failed write.
+    let said = failed(&command.run(&[&run[..], &full, &files, &["--expect", &unlike]].concat()), 3, 3);
+    assert!(said.contains("outputs differ"), "{said}");
+    written(&["t.json", "o.npz", "r.html"]);
+
+    let arguments: Vec<&OsStr> = [&run[..], &files].concat().into_iter().map(OsStr::new).collect();
+    let full_output = File::create("/dev/full").expect("a device");
+    let output = with_streams(&command, &arguments, full_output.into(), Stdio::piped());
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(2) && said.contains("standard output"), "{said}");
+    written(&["t.json", "o.npz", "r.html"]);
+
+    let both = File::create(command.path("both")).expect("writable");
+    let again = both.try_clone().expect("a file");
+    assert!(with_streams(&command, &arguments, both.into(), again.into()).status.success());
+    let text = command.read("both");
+    let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("no {part} in {text}"));
+    assert!(at("makespan  predicted") < at("wrote "), "{text}");
+
+    let compare = ["compare", "--no-gpu", "--place", "cpu", "--repeat", "1", "--warmup", "0"];
+    failed(&command.run(&[&compare[..], &["--csv", "/dev/full", "--html", "/dev/full"]].concat()), 2, 2);
+    failed(&command.run(&[&compare[..], &["--csv", "/dev/full", "--html", "c.html"]].concat()), 2, 1);
+    written(&["c.html"]);
+}
+
+#[test]
 fn a_limit_of_file_sizes_is_a_failed_write_and_no_signal() {
     let command = Anabranch::new();
     fs::write(command.path("out.npz"), "kept").expect("writable");
