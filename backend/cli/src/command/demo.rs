@@ -7,7 +7,7 @@ use super::compare;
 use super::files::file_of;
 use super::interrupt::cancel_on_interrupt;
 use super::progress::waiting;
-use super::{CliError, Output, open, platform, say, write_file};
+use super::{CliError, Output, open, platform, say, settled, write_file};
 use anabranch::compare::{CompareOptions, Comparison, Outcome};
 use anabranch::costs::CostStore;
 use anabranch::device::{CpuGranularity, DetectOptions, Inventory, detect};
@@ -34,7 +34,7 @@ const ROUNDS: u32 = 2;
 /// Memory limits to try, as shares of the network's memory on one device, the highest first.
 const SHARES: [f64; 3] = [0.9, 0.75, 0.6];
 
-/// Devices that alone take more than this many times as long as `auto` are not compared again: a software GPU takes
+/// GPUs that alone take more than this many times as long as `auto` are not compared again: a software GPU takes
 /// minutes.
 const SLOW: f64 = 20.0;
 
@@ -63,13 +63,17 @@ struct Findings {
     after: Comparison,
     /// The run under a memory limit; `None` if no limit rules out each device alone and still leaves a plan.
     limited: Option<Limited>,
+    /// Error that ended the search for a memory limit.
+    limited_error: Option<String>,
     /// Predictions for other machines.
     elsewhere: Vec<Elsewhere>,
+    /// Error that ended the predictions for other machines.
+    elsewhere_error: Option<String>,
 }
 
 /// The findings with their verdicts, as JSON.
 #[derive(Serialize)]
-struct Told<'a> {
+struct Verdicts<'a> {
     #[serde(flatten)]
     findings: &'a Findings,
     /// Topics and sentences, as the text has them.
@@ -114,13 +118,19 @@ impl DemoCommand {
         steps.begin("learn from two rounds of runs, plan again, and run every plan");
         let after = demo.compare(demo.quick(&before), ROUNDS, 9)?;
         steps.begin("lower the memory limit until no device holds the network alone");
-        let limited = demo.limited(demo.quick(&before), &before)?;
-        let elsewhere = demo.elsewhere()?;
-        let findings = Findings { before, after: after.comparison.clone(), limited, elsewhere };
+        let (limited, limited_error) = or_error(demo.limited(demo.quick(&before), &before))?;
+        let (elsewhere, elsewhere_error) = or_error(demo.elsewhere())?;
+        let after_learning = after.comparison.clone();
+        let findings = Findings { before, after: after_learning, limited, limited_error, elsewhere, elsewhere_error };
         let story = Story::of(&findings, demo.session.inventory());
-        output.text_or_json(|| story.text(), &Told { findings: &findings, verdicts: story.verdicts() })?;
-        // The findings are printed even if the page cannot be written.
-        write_file(&self.html, story.page(&after))?;
+        settled([
+            output.text_or_json(|| story.text(), &Verdicts { findings: &findings, verdicts: story.verdicts() }),
+            self.write_page(story.page(&after), output),
+        ])
+    }
+
+    fn write_page(&self, page: String, output: Output) -> Result<(), CliError> {
+        write_file(&self.html, page)?;
         if output.json {
             return Ok(());
         }
@@ -184,16 +194,14 @@ impl Demo {
         compare::measured(&self.session, &self.inputs, &options, self.output, true)
     }
 
-    /// Returns the devices that alone took at most [`SLOW`] times as long as `auto`.
+    /// Returns the devices without slow GPUs.
     fn quick(&self, before: &Comparison) -> Vec<String> {
-        let took = |place: &str| {
+        let Inventory { cpus, gpus, .. } = self.session.inventory();
+        let took_ms = |place: &str| {
             let outcome = before.outcomes.iter().find(|outcome| outcome.configuration.place == place);
             outcome.map(|outcome| outcome.measured_ms.median)
         };
-        let most = took("auto").map_or(f64::INFINITY, |auto| auto * SLOW);
-        let mut devices = names(self.session.inventory());
-        devices.retain(|device| took(device).is_none_or(|ms| ms <= most));
-        devices
+        quick(cpus.iter().map(|cpu| &cpu.name), gpus.iter().map(|gpu| &gpu.name), took_ms)
     }
 
     /// Runs HEFT's plan on these devices under the highest limit that none of them can keep alone.
@@ -236,6 +244,28 @@ impl Demo {
     }
 }
 
+/// Returns the CPU devices, and the GPUs that alone took at most [`SLOW`] times as long as `auto`.
+///
+/// CPU devices stay however slow they are, because GPUs need one.
+fn quick<'a>(
+    cpus: impl Iterator<Item = &'a String>,
+    gpus: impl Iterator<Item = &'a String>,
+    took_ms: impl Fn(&str) -> Option<f64>,
+) -> Vec<String> {
+    let most = took_ms("auto").map_or(f64::INFINITY, |auto| auto * SLOW);
+    cpus.chain(gpus.filter(|gpu| took_ms(gpu).is_none_or(|ms| ms <= most))).cloned().collect()
+}
+
+/// Returns the result of a part of the demo. An error is a result, too, so that the other parts are reported; only an
+/// interruption ends the demo.
+fn or_error<T: Default>(part: Result<T, CliError>) -> Result<(T, Option<String>), CliError> {
+    match part {
+        Ok(found) => Ok((found, None)),
+        Err(error) if error.is_interruption() => Err(error),
+        Err(error) => Ok((T::default(), Some(error.to_string()))),
+    }
+}
+
 /// Whether HEFT finds no plan within the memory of the devices.
 fn is_infeasible(session: &Session, inputs: &Inputs) -> bool {
     let choice = PlanChoice { strategy: Strategy::HEFT, ..session.choice() };
@@ -263,4 +293,31 @@ fn peak_alone(comparison: &Comparison, inventory: &Inventory, names: &[String]) 
         outcome.devices.get(at)?.predicted_peak_bytes
     };
     alone.filter_map(peak).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slow_gpus_are_left_out_and_slow_cpus_stay() {
+        let [cpus, gpus] = [["cpu0", "cpu1"], ["gpu0", "gpu1"]].map(|names| names.map(str::to_owned));
+        let took = |times: [(&'static str, f64); 5]| {
+            let took_ms = |place: &str| times.iter().find(|(name, _)| *name == place).map(|(_, ms)| *ms);
+            quick(cpus.iter(), gpus.iter(), took_ms)
+        };
+        let fast_gpu = [("auto", 1.0), ("cpu0", 40.0), ("cpu1", 80.0), ("gpu0", 1.0), ("gpu1", 20.1)];
+        assert_eq!(took(fast_gpu), ["cpu0", "cpu1", "gpu0"]);
+        let slow_gpus = [("auto", 1.0), ("cpu0", 1.0), ("cpu1", 2.0), ("gpu0", 500.0), ("gpu1", 20.0)];
+        assert_eq!(took(slow_gpus), ["cpu0", "cpu1", "gpu1"]);
+        assert_eq!(quick(cpus.iter(), gpus.iter(), |_| None), ["cpu0", "cpu1", "gpu0", "gpu1"]);
+    }
+
+    #[test]
+    fn an_error_of_a_part_is_a_result_and_an_interruption_ends_the_demo() {
+        let part = |part: Result<u32, CliError>| or_error(part).map_err(|error| error.to_string());
+        assert_eq!(part(Ok(3)), Ok((3, None)));
+        assert_eq!(part(Err(CliError::input("no memory"))), Ok((0, Some("no memory".to_owned()))));
+        assert_eq!(part(Err(CliError::interrupted())), Err("interrupted".to_owned()));
+    }
 }

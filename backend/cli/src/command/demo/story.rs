@@ -45,7 +45,7 @@ impl Story {
         findings.extend(auto(found, single, inventory));
         findings.extend(learned(found));
         findings.push(("memory", memory(found, inventory)));
-        findings.extend((!found.elsewhere.is_empty()).then(|| elsewhere(&found.elsewhere)));
+        findings.push(("other machines", elsewhere(found)));
         findings.push(("use it", "anabranch run MODEL.onnx --report page.html".to_owned()));
         Self { busy: busy_in(found), devices: devices(inventory), rows: rows.collect(), findings }
     }
@@ -185,12 +185,15 @@ fn learned(found: &Findings) -> Option<(&'static str, String)> {
 
 /// Describes the run under a memory limit, or says why there was none.
 fn memory(found: &Findings, inventory: &Inventory) -> String {
-    match &found.limited {
-        Some(limited) => self::limited(limited),
-        None if inventory.devices().count() == 1 => {
+    match (&found.limited, &found.limited_error) {
+        (Some(limited), _) => self::limited(limited),
+        (None, Some(error)) => format!("the network did not run under a memory limit: {error}"),
+        (None, None) if inventory.devices().count() == 1 => {
             "one core: there is no second device, so the network cannot be divided".to_owned()
         }
-        None => "no limit was found that is too small for each device alone, but not for all together".to_owned(),
+        (None, None) => {
+            "no limit was found that is too small for each device alone, but not for all together".to_owned()
+        }
     }
 }
 
@@ -206,10 +209,14 @@ fn limited(limited: &Limited) -> String {
     format!("{limit}, none holds the network alone; heft divides it and runs it in {took}{predicted}")
 }
 
-fn elsewhere(machines: &[Elsewhere]) -> (&'static str, String) {
+/// Returns the predictions for other machines, or the reason why there are none.
+fn elsewhere(found: &Findings) -> String {
+    if let Some(error) = &found.elsewhere_error {
+        return format!("no prediction: {error}");
+    }
     let one = |machine: &Elsewhere| format!("{} with {}", duration(machine.predicted_ms * 1e-3), machine.about);
-    let all: Vec<_> = machines.iter().map(one).collect();
-    ("other machines", format!("predicted, not measured: {}", all.join(", ")))
+    let all: Vec<_> = found.elsewhere.iter().map(one).collect();
+    format!("predicted, not measured: {}", all.join(", "))
 }
 
 #[cfg(test)]
@@ -261,23 +268,49 @@ mod tests {
         }
     }
 
-    fn told(auto: [f64; 2], is_busy: bool) -> (String, String) {
-        let inventory =
-            detect(&DetectOptions::default().without_gpu().with_only(["cpu0"])).expect("no device is named");
+    fn findings(auto: [f64; 2], is_busy: bool) -> Findings {
         let outcomes =
             |auto, error| vec![outcome("auto", Some(0), auto, error), outcome("cpu0", Some(1), [9.0, 10.0], 10.0)];
-        let before = comparison(outcomes(auto, -50.0), false);
-        let after = comparison(outcomes(auto, 2.0), is_busy);
-        let fastest = fastest(&after, &Names::of(&after)).expect("there are outcomes");
-        let found = Findings { before, after, limited: None, elsewhere: Vec::new() };
-        let story = Story::of(&found, &inventory);
-        (story.text(), fastest)
+        Findings {
+            before: comparison(outcomes(auto, -50.0), false),
+            after: comparison(outcomes(auto, 2.0), is_busy),
+            limited: None,
+            limited_error: None,
+            elsewhere: Vec::new(),
+            elsewhere_error: None,
+        }
+    }
+
+    fn text(found: &Findings) -> String {
+        let inventory =
+            detect(&DetectOptions::default().without_gpu().with_only(["cpu0"])).expect("every machine has cpu0");
+        Story::of(found, &inventory).text()
+    }
+
+    /// Returns the text of the demo, and the fastest configuration.
+    fn text_and_fastest(auto: [f64; 2], is_busy: bool) -> (String, String) {
+        let found = findings(auto, is_busy);
+        let fastest = fastest(&found.after, &Names::of(&found.after)).expect("there are outcomes");
+        (text(&found), fastest)
+    }
+
+    #[test]
+    fn errors_of_the_last_parts_are_sentences_beside_the_findings() {
+        let found = Findings {
+            limited_error: Some("gpu0 was lost".into()),
+            elsewhere_error: Some("no rates".into()),
+            ..findings([3.0, 5.0], false)
+        };
+        let text = text(&found);
+        assert!(text.contains("auto is 2.38 times as fast as cpu0"), "{text}");
+        assert!(text.contains("memory: the network did not run under a memory limit: gpu0 was lost\n"), "{text}");
+        assert!(text.contains("other machines: no prediction: no rates\n"), "{text}");
     }
 
     #[test]
     fn nothing_is_certain_if_intervals_overlap_or_the_machine_was_busy() {
         let certain = "auto is 2.38 times as fast as cpu0, the fastest device alone: ";
-        let (text, fastest) = told([3.0, 5.0], false);
+        let (text, fastest) = text_and_fastest([3.0, 5.0], false);
         assert!(text.contains(certain) && !text.contains("busy") && fastest == "auto", "{text}{fastest}");
         assert!(text.contains("memory: one core: there is no second device"), "{text}");
         assert!(
@@ -285,14 +318,14 @@ mod tests {
             "{text}"
         );
 
-        let (text, fastest) = told([3.0, 5.0], true);
+        let (text, fastest) = text_and_fastest([3.0, 5.0], true);
         assert!(
             text.starts_with("busy machine: ") && text.contains("the machine was busy, so this is not certain"),
             "{text}"
         );
         assert_eq!(fastest, "auto, but the machine was busy, so this is not certain");
 
-        let (text, fastest) = told([8.0, 9.5], false);
+        let (text, fastest) = text_and_fastest([8.0, 9.5], false);
         assert!(text.contains("alone: ; intervals overlap, so this is not certain"), "{text}");
         assert_eq!(fastest, "not certain, as intervals overlap: auto, cpu0");
     }
