@@ -26,8 +26,6 @@ pub struct DetectOptions {
     pub software_gpu: bool,
     /// Bytes that a device may fill, by its name, instead of the detected memory.
     pub memory_overrides: Vec<(String, u64)>,
-    /// Names of devices that a platform file describes. `memory_overrides` may name them, although they are not here.
-    pub described: Vec<String>,
     /// Factor by which a CPU device is slowed down, by its name.
     pub slowdowns: Vec<(String, f64)>,
     /// Names of the devices to use, at least one of them a CPU device; empty for all devices.
@@ -95,6 +93,13 @@ pub struct DetectError {
     #[doc(hidden)]
     pub device: String,
     problem: String,
+}
+
+impl DetectError {
+    /// Adds text at the end.
+    pub fn with(self, more: &str) -> Self {
+        Self { problem: self.problem + more, ..self }
+    }
 }
 
 /// The end of an error about a GPU that is not there: how to get a build that can have one. Empty in a build with the
@@ -178,9 +183,7 @@ fn taken(options: &DetectOptions, with_gpus: bool) -> Result<Inventory, DetectEr
         inventory.cpus.iter_mut().for_each(|cpu| cpu.use_threads(threads));
     }
     for (device, bytes) in &options.memory_overrides {
-        if inventory.device(device).is_some() || !options.described.contains(device) {
-            inventory.set_memory(device, *bytes)?;
-        }
+        inventory.set_memory(device, *bytes)?;
     }
     for (device, times) in &options.slowdowns {
         inventory.slow_down(device, *times)?;
@@ -247,7 +250,11 @@ impl Inventory {
         }
     }
 
-    fn set_memory(&mut self, name: &str, bytes: u64) -> Result<(), DetectError> {
+    /// Sets the bytes that a device may fill.
+    ///
+    /// # Errors
+    /// If there is no device of this name.
+    pub fn set_memory(&mut self, name: &str, bytes: u64) -> Result<(), DetectError> {
         let found = if let Some(cpu) = self.cpus.iter_mut().find(|cpu| cpu.name == name) {
             std::mem::replace(&mut cpu.memory, bytes)
         } else if let Some(gpu) = self.gpus.iter_mut().find(|gpu| gpu.name == name) {

@@ -101,9 +101,9 @@ impl Session {
     }
 
     /// Opens an ONNX model without loading a graphics driver, to learn its inputs.
-    pub(crate) fn open_on_cpus(path: &Path, options: SessionOptions) -> Result<Self, SessionError> {
+    pub(crate) fn open_on_cpus(path: &Path, mut options: SessionOptions) -> Result<Self, SessionError> {
         within_memory(|| {
-            let inventory = detect_cpus(&options.devices).or_else(|_| detect(&options.devices))?;
+            let inventory = options.detected(detect_cpus).or_else(|_| options.detected(detect))?;
             Ok(Self::on(inventory, import::load_within(path, &options.limits)?, Vec::new(), options))
         })
     }
@@ -145,8 +145,7 @@ impl Session {
         problems: Vec<ImportError>,
         mut options: SessionOptions,
     ) -> Result<Self, SessionError> {
-        options.limit_platform();
-        let inventory = detect(&options.devices)?;
+        let inventory = options.detected(detect)?;
         Ok(Self::on(inventory, model, problems, options))
     }
 

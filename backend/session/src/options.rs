@@ -2,7 +2,7 @@
 
 use super::loss::OnDeviceLoss;
 use anabranch_costs::CostStore;
-use anabranch_device::DetectOptions;
+use anabranch_device::{DetectError, DetectOptions, Inventory};
 use anabranch_onnx::import::Limits;
 use anabranch_onnx::lower::Rewrites;
 use anabranch_plan::PlanOptions;
@@ -81,13 +81,26 @@ impl Default for SessionOptions {
 }
 
 impl SessionOptions {
-    /// Applies memory limits to the devices of the platform file, too.
-    pub(crate) fn limit_platform(&mut self) {
-        let Some(file) = &mut self.platform else { return };
-        for (name, bytes) in &self.devices.memory_overrides {
-            file.devices.iter_mut().filter(|entry| entry.name == *name).for_each(|entry| entry.memory = Some(*bytes));
+    /// Detects the devices. Memory limits of devices of the platform file hold there, and for devices of these names
+    /// here.
+    pub(crate) fn detected(
+        &mut self,
+        detect: fn(&DetectOptions) -> Result<Inventory, DetectError>,
+    ) -> Result<Inventory, DetectError> {
+        let Some(file) = &mut self.platform else { return detect(&self.devices) };
+        let is_described = |(name, _): &(String, u64)| file.devices.iter().any(|entry| entry.name == *name);
+        let (described, own) = self.devices.memory_overrides.iter().cloned().partition::<Vec<_>, _>(is_described);
+        let known: Vec<_> = file.devices.iter().map(|entry| entry.name.as_str()).collect();
+        let known = format!("; the platform file describes {}", known.join(", "));
+        let here = DetectOptions { memory_overrides: own, ..self.devices.clone() };
+        let mut inventory = detect(&here).map_err(|error| error.with(&known))?;
+        for (name, bytes) in described {
+            file.devices.iter_mut().filter(|entry| entry.name == name).for_each(|entry| entry.memory = Some(bytes));
+            if inventory.device(&name).is_some() {
+                inventory.set_memory(&name, bytes)?;
+            }
         }
-        self.devices.described = file.devices.iter().map(|entry| entry.name.clone()).collect();
+        Ok(inventory)
     }
 
     /// Sets the devices to use (default: all devices of the machine).

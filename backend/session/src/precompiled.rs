@@ -86,10 +86,10 @@ impl Session {
     /// Opens a compiled model. If it is not usable here, opens its source, if that is unchanged, with a note.
     pub(super) fn open_compiled(path: &Path, options: SessionOptions) -> Result<Self, SessionError> {
         let file = CompiledFile::open(path)?;
-        let (options, same) = file.adopted(options)?;
+        let (mut options, same) = file.adopted(options)?;
         // No graphics driver is loaded if it would find nothing.
-        let known = if same && file.knows_no_gpu() { detect_cpus(&options.devices).ok() } else { None };
-        let inventory = known.map_or_else(|| detect(&options.devices), Ok)?;
+        let known = if same && file.knows_no_gpu() { options.detected(detect_cpus).ok() } else { None };
+        let inventory = known.map_or_else(|| options.detected(detect), Ok)?;
         let mut session = Self::on(inventory, file.model(), Vec::new(), options.clone());
         // A file must not raise the limits beyond the present memory.
         let host = session.inventory.host.memory;

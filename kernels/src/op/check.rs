@@ -231,8 +231,8 @@ impl NodeSpec {
         self.require(sound, "its weights are integers of 2, 4 or 8 bits in u8")?;
         let deep = k.checked_mul(bits).is_some_and(|bits| bits.div_ceil(8) <= line) && (op.transpose_b || line == k);
         self.require(deep && block.is_multiple_of(8 / bits), "its weights are as deep as A")?;
-        let quads = bits == 4 && block.is_multiple_of(8) && line.is_multiple_of(4);
-        self.require(!op.quantize_a || quads, "A is quantised for weights of 4 bits in whole blocks alone")?;
+        let sound = bits == 4 && block.is_multiple_of(8) && block <= NarrowMatMul::GREATEST_BLOCK && line % 4 == 0;
+        self.require(!op.quantize_a || sound, "A is quantised for weights of 4 bits in whole blocks alone")?;
         let grid = [n, k.div_ceil(block)];
         let fits = self.inputs[2..op.operands()].iter().all(|of| of.shape.dims() == grid);
         self.require(fits, "each column has a scale for each block")

@@ -54,10 +54,11 @@ pub struct NarrowMatMul {
     pub format: NarrowFormat,
     /// B is stored transposed.
     pub transpose_b: bool,
-    /// On CPUs, A is rounded to 8-bit integers with a scale for each of its rows and each block, the greatest magnitude
-    /// over 127, and multiplied as integers. The error of an element of A is at most half of that scale, or 2⁻¹²⁷.
-    /// The scales of a block with elements that are not finite are NaN. Weights have 4 bits, in blocks of a multiple of
-    /// 8, whose bytes in B are a multiple of 4. GPUs multiply A as it is.
+    /// On CPUs, A is rounded to 8-bit integers before it is multiplied. Each block of each of its rows has a scale: the
+    /// greatest magnitude over 127 or, if that is less, 2⁻¹²⁶. The error of an element of A is at most half of the
+    /// scale, and a hundred thousandth of it for the rounding of the quotient. The scale of a block with elements that
+    /// are not finite is NaN. Weights have 4 bits, in blocks of a multiple of 8 up to [`Self::GREATEST_BLOCK`], and a
+    /// line of B has a multiple of 4 bytes. GPUs multiply A as it is.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub quantize_a: bool,
     /// Expression applied to each element of the product.
@@ -65,6 +66,9 @@ pub struct NarrowMatMul {
 }
 
 impl NarrowMatMul {
+    /// Greatest block with [`Self::quantize_a`]: its sum, at most 15 · 127 · 8,192, is exact in `f32`.
+    pub const GREATEST_BLOCK: usize = 8192;
+
     /// Returns the number of inputs before the epilogue's.
     pub(crate) const fn operands(&self) -> usize {
         match self.format {

@@ -108,7 +108,7 @@ fn narrowed(([rows, depth, columns], bits): ([usize; 3], usize), quantize_a: boo
     match format {
         NarrowFormat::Float => inputs.push(tensor(DType::F16, &[columns, depth])),
         NarrowFormat::Grid { .. } => {
-            inputs.push(tensor(DType::U8, &[columns, depth * bits / 8]));
+            inputs.push(tensor(DType::U8, &[columns, depth.next_multiple_of(block) * bits / 8]));
             inputs.push(floats(&[columns, depth.div_ceil(block)]));
         }
     }

@@ -106,7 +106,6 @@ impl Settings {
             software_gpu: !devices.no_gpu
                 && taken(given.states("software_gpu"), &devices.software_gpu, &usual.software_gpu, &own.software_gpu),
             memory_overrides: own.memory_overrides.clone(),
-            described: devices.described.clone(),
             slowdowns: own.slowdowns.clone(),
             only: own.only.clone(),
         };

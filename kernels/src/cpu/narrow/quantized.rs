@@ -65,7 +65,8 @@ impl RowShape {
 struct Row<'a> {
     factors: &'a [Factors],
     scales: &'a [f32],
-    sums: &'a [f32],
+    /// Sum of the integers of each block.
+    totals: &'a [f32],
 }
 
 /// Rounded rows of a matrix.
@@ -79,8 +80,8 @@ impl Integers<'_> {
     fn row(&self, row: usize) -> Row<'_> {
         let floats = &self.rows[row * self.shape.floats()..][..self.shape.floats()];
         let (factors, rest) = floats.split_at(self.shape.groups * RowShape::FACTORS);
-        let (scales, sums) = rest.split_at(self.shape.blocks);
-        Row { factors: bytemuck::cast_slice(factors), scales, sums }
+        let (scales, totals) = rest.split_at(self.shape.blocks);
+        Row { factors: bytemuck::cast_slice(factors), scales, totals }
     }
 }
 
@@ -154,8 +155,8 @@ impl<const ROWS: usize> Panel<'_, ROWS> {
                 let scale = parameter(self.scales);
                 let zero = self.zero_points.map_or(I::splat(8.0), parameter);
                 for i in 0..ROWS {
-                    let Row { scales, sums: of_integers, .. } = self.rows[i];
-                    let shifted = I::fused_lanes(zero, I::splat(-of_integers[number]), sums[i][v]);
+                    let Row { scales, totals, .. } = self.rows[i];
+                    let shifted = I::fused_lanes(zero, I::splat(-totals[number]), sums[i][v]);
                     let scaled = I::fused_lanes(shifted, I::splat(scales[number]), I::splat(0.0));
                     total[i][v] = I::fused_lanes(scaled, scale, total[i][v]);
                 }
@@ -175,8 +176,9 @@ impl<const ROWS: usize> Panel<'_, ROWS> {
         let mut pairs = [[I::no_pairs(); VECTORS]; ROWS];
         for group in start..end {
             let columns = &self.weights[group];
-            I::prefetch((&raw const *columns).wrapping_byte_add(super::panel::AHEAD).cast());
             for v in 0..VECTORS {
+                // A cache line holds a vector's bytes.
+                I::prefetch((&raw const columns[at + v]).wrapping_byte_add(super::panel::AHEAD).cast());
                 let [even, odd] = I::nibbles(&columns[at + v]);
                 for i in 0..ROWS {
                     let [by_even, by_odd] = self.rows[i].factors[group];
@@ -198,7 +200,7 @@ struct Rounding<'a> {
     block: usize,
     factors: &'a mut [Factors],
     scales: &'a mut [f32],
-    sums: &'a mut [f32],
+    totals: &'a mut [f32],
 }
 
 impl Loop for Rounding<'_> {
@@ -206,25 +208,25 @@ impl Loop for Rounding<'_> {
 
     #[inline(always)]
     fn run<I: Isa>(self) {
-        let Self { a, block, factors, scales, sums } = self;
-        let parts = factors.chunks_mut(block / GROUP).zip(scales).zip(sums);
-        for (a, ((factors, scale), sum)) in a.chunks(block).zip(parts) {
+        let Self { a, block, factors, scales, totals } = self;
+        let parts = factors.chunks_mut(block / GROUP).zip(scales).zip(totals);
+        for (a, ((factors, scale), total)) in a.chunks(block).zip(parts) {
             // As integers, magnitudes are in the order of the numbers, and what is not finite comes last.
             let greatest = a.iter().fold(0, |greatest, x| x.abs().to_bits().max(greatest));
             let finite = greatest < f32::INFINITY.to_bits();
             *scale = if finite { (f32::from_bits(greatest) / GREATEST).max(f32::MIN_POSITIVE) } else { f32::NAN };
             let inverse = if finite { 1.0 / *scale } else { 0.0 };
-            let mut total = 0;
+            let mut sum = 0;
             for (steps, factors) in a.chunks(GROUP).zip(factors) {
                 let mut group = [0.0; GROUP];
                 group[..steps.len()].copy_from_slice(steps);
                 let integers = group.map(|x| rounded(x * inverse));
-                total += integers.iter().map(|x| i32::from(*x)).sum::<i32>();
+                sum += integers.iter().map(|x| i32::from(*x)).sum::<i32>();
                 for (at, integer) in integers.into_iter().enumerate() {
                     factors[at % 2][at / 2] = integer;
                 }
             }
-            *sum = total as f32;
+            *total = sum as f32;
         }
     }
 }
@@ -233,7 +235,7 @@ impl Loop for Rounding<'_> {
 #[inline(always)]
 fn rounded(x: f32) -> i8 {
     // The sum's last bit stands for 1, so that the addition rounds.
-    const ONES: f32 = 1.5 * (1 << f32::MANTISSA_DIGITS - 1) as f32;
+    const ONES: f32 = 1.5 * (1 << (f32::MANTISSA_DIGITS - 1)) as f32;
     (x + ONES).to_bits() as i8
 }
 
@@ -266,9 +268,9 @@ impl CpuKernel for Kernel {
         team.run_tiles(rows, grid, &|mut tile| {
             for (at, row) in tile.rows.clone().enumerate() {
                 let (factors, rest) = tile.row(at).split_at_mut(shape.groups * RowShape::FACTORS);
-                let (scales, sums) = rest.split_at_mut(shape.blocks);
+                let (scales, totals) = rest.split_at_mut(shape.blocks);
                 let (a, factors) = (&a[row * depth..][..depth], bytemuck::cast_slice_mut(factors));
-                vectorised(Rounding { a, block, factors, scales, sums });
+                vectorised(Rounding { a, block, factors, scales, totals });
             }
         });
         let rows = Integers { rows, shape, weights: self.0.weights(inputs, of_weights)? };
@@ -282,21 +284,27 @@ pub(super) mod tests {
     use super::*;
     use crate::cpu::vector::vectorised_at;
 
-    /// Returns the product of a row and a panel whose scales are 1, at a level of instructions.
-    pub(in super::super) fn row_by_panel(
+    /// Weights of a panel, for each group.
+    pub(in super::super) type Weights = [[[u8; 4 * LANES]; PANEL / LANES]];
+
+    /// Returns the products of rows and a panel whose scales are 1, at a level of instructions.
+    pub(in super::super) fn rows_by_panel<const ROWS: usize>(
         level: u8,
-        a: &[f32],
-        weights: &[[[u8; 4 * LANES]; PANEL / LANES]],
+        a: [&[f32]; ROWS],
+        weights: &Weights,
         block: usize,
-    ) -> [f32; PANEL] {
-        let blocks = a.len().div_ceil(block);
-        let (mut factors, mut scales) = (vec![Factors::default(); weights.len()], vec![0.0; blocks]);
-        let mut sums = scales.clone();
-        let rounding = Rounding { a, block, factors: &mut factors, scales: &mut scales, sums: &mut sums };
-        vectorised_at(level, rounding);
-        let row = Row { factors: &factors, scales: &scales, sums: &sums };
+        zero_points: Option<&[f32]>,
+    ) -> [[f32; PANEL]; ROWS] {
+        let blocks = a[0].len().div_ceil(block);
+        let rounded = a.map(|a| {
+            let (mut factors, mut scales) = (vec![Factors::default(); weights.len()], vec![0.0; blocks]);
+            let mut totals = scales.clone();
+            let rounding = Rounding { a, block, factors: &mut factors, scales: &mut scales, totals: &mut totals };
+            vectorised_at(level, rounding);
+            (factors, scales, totals)
+        });
+        let rows = rounded.each_ref().map(|(factors, scales, totals)| Row { factors, scales, totals });
         let ones = vec![1.0; blocks * PANEL];
-        let [found] = vectorised_at(level, Panel { rows: [row], weights, block, scales: &ones, zero_points: None });
-        found
+        vectorised_at(level, Panel { rows, weights, block, scales: &ones, zero_points })
     }
 }

@@ -101,7 +101,8 @@ fn narrow_matmul(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<V
             let format = NarrowFormat::Grid { bits, block, zero_points: inputs.len() == 4 };
             // Level 4 allows products of 8-bit integers.
             let allowed = operator.int("accuracy_level", 0)? == 4;
-            let quantize_a = allowed && bits == 4 && block.is_multiple_of(8) && line.is_multiple_of(4);
+            let fits = block.is_multiple_of(8) && block <= NarrowMatMul::GREATEST_BLOCK && line.is_multiple_of(4);
+            let quantize_a = allowed && bits == 4 && fits;
             let op = Op::NarrowMatMul(NarrowMatMul { format, transpose_b: true, quantize_a, epilogue: None });
             let output = TensorSpec::new(DType::F32, Shape::new([inputs[0].dims()[0], rows])?);
             builder.emit_one(op, &inputs, output)?
