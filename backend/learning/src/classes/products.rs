@@ -70,7 +70,19 @@ pub(super) fn narrow() -> Vec<Probe> {
         ([8, 16, 16], 8, 3, 1, 2),
     ];
     let integers = integers.into_iter().map(integer).chain(convolved.into_iter().map(convolved_integers));
-    let quantized = sizes.into_iter().filter(|(_, bits)| *bits == 4).map(|sizes| narrowed(sizes, true));
+    let quantized: [[usize; 3]; 10] = [
+        [1, 256, 768],
+        [1, 768, 768],
+        [1, 2048, 2048],
+        [1, 4096, 4096],
+        [4, 512, 2048],
+        [12, 128, 128],
+        [16, 256, 768],
+        [64, 256, 512],
+        [128, 512, 256],
+        [32, 768, 1024],
+    ];
+    let quantized = quantized.into_iter().map(|sizes| narrowed((sizes, 4), true));
     sizes.into_iter().map(|sizes| narrowed(sizes, false)).chain(quantized).chain(integers).collect()
 }
 
