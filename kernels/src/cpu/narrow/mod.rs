@@ -1,13 +1,15 @@
 //! Matrix products with weights of 2 to 16 bits, which stay narrow in memory and are widened in registers.
 //!
-//! A product of one row is limited by memory: its time is in proportion to the size of the weights. A product of many
-//! rows takes little longer than with `f32` weights, because each widened vector is multiplied by [`ROWS`] rows. If the
-//! op allows it, A is rounded to 8-bit integers, and nothing is widened (`quantized`).
+//! A product of one row is limited by memory: its time is in proportion to the size of the weights. A product of a few
+//! rows multiplies each widened vector by up to [`ROWS`] of them (`panel`). For many rows, a piece of the weights is
+//! widened into a cache (`widened`). If the op allows it, A is rounded to 8-bit integers, and nothing is widened
+//! (`quantized`).
 
 mod element;
 mod pack;
 mod panel;
 mod quantized;
+mod widened;
 
 pub(super) use pack::{PANEL, pack, panel_bytes};
 
@@ -155,6 +157,9 @@ impl Kernel<()> {
 
 /// Rows that are multiplied by panels.
 trait Rows: Sync {
+    /// Computes a whole tile, if that is faster than panel by panel of few rows. Returns whether it did.
+    fn whole(&self, tile: &mut Tile<'_, f32>) -> bool;
+
     /// Returns the products of the rows from `row` on with the panel of a column.
     fn times<const COUNT: usize>(&self, row: usize, column: usize) -> [[f32; PANEL]; COUNT];
 }
@@ -167,6 +172,10 @@ struct Floats<'a, E> {
 }
 
 impl<E: Element> Rows for Floats<'_, E> {
+    fn whole(&self, tile: &mut Tile<'_, f32>) -> bool {
+        widened::multiply::<E>(tile, self.a, &self.weights)
+    }
+
     fn times<const COUNT: usize>(&self, row: usize, column: usize) -> [[f32; PANEL]; COUNT] {
         self.weights.times::<E, COUNT>(&self.a[row * self.weights.depth..], column)
     }
@@ -174,7 +183,8 @@ impl<E: Element> Rows for Floats<'_, E> {
 
 impl<E: Element> Kernel<E> {
     fn compute(&self, tile: &mut Tile<'_, f32>, rows: &impl Rows, extras: &[&[u8]]) {
-        for first in tile.columns.clone().step_by(PANEL) {
+        let columns = if rows.whole(tile) { 0..0 } else { tile.columns.clone() };
+        for first in columns.step_by(PANEL) {
             let mut row = tile.rows.start;
             while row < tile.rows.end {
                 row += match tile.rows.end - row {
