@@ -228,7 +228,8 @@ fn quantised_sums_do_not_overflow() {
 #[test]
 fn every_instruction_set_computes_the_same_quantised_products() {
     fn check<const ROWS: usize>(depth: usize, block: usize, zero_points: Option<&[f32]>) {
-        let element = |row: usize, p: usize| if p % block == 0 { -127.0 } else { ((p * 37 + row) % 200) as f32 - 99.0 };
+        let element =
+            |row: usize, p: usize| if p.is_multiple_of(block) { -127.0 } else { ((p * 37 + row) % 200) as f32 - 99.0 };
         let a: Vec<Vec<f32>> = (0..ROWS).map(|row| (0..depth).map(|p| element(row, p)).collect()).collect();
         let packed: Vec<[[u8; 4 * LANES]; PANEL / LANES]> =
             bytemuck::cast_slice(&bytes(depth.div_ceil(8) * 4 * PANEL)).to_vec();
