@@ -1,5 +1,5 @@
-//! Products of many rows with narrow weights: a piece of a panel is widened to `f32` once, and multiplied by all rows of
-//! a tile.
+//! Products of many rows with narrow weights: a piece of a panel is widened to `f32` once, and multiplied by all rows
+//! of a tile.
 
 use super::element::Element;
 use super::{PANEL, Weights};
