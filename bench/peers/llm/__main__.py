@@ -21,7 +21,7 @@ import models
 
 HERE = Path(__file__).resolve().parent
 OURS, GENAI, LLAMA = "Anabranch", "onnxruntime-genai", "llama.cpp"
-LIMIT = 900  # seconds after which a program is stopped
+LIMIT = 900  # seconds of processor time for each thread, after which a program is stopped
 
 
 def main():
@@ -54,7 +54,7 @@ def parse():
     parser.add_argument("directory", type=Path, help="where the models are")
     parser.add_argument("--anabranch", type=Path, required=True, help="our command, built with --release")
     parser.add_argument("--sizes", type=lambda text: text.split(","), default=list(models.SIZES), help="some of " + ",".join(models.SIZES))
-    parser.add_argument("--threads", type=lambda text: [int(number) for number in text.split(",")], default=[1, len(os.sched_getaffinity(0))])
+    parser.add_argument("--threads", type=lambda text: [int(number) for number in text.split(",")], default=sorted({1, len(os.sched_getaffinity(0))}))
     parser.add_argument("--bench", action="append", help="P,N: a prompt, and tokens that follow (128,64, 512,0 and 1024,64)")
     parser.add_argument("--rounds", type=int, default=3, help="times that every program is started")
     parser.add_argument("--repeat", type=int, default=3, help="repetitions in each process")
@@ -84,7 +84,7 @@ def finished(command, threads):
     """The standard output of a process, its seconds, and the peak of its memory in bytes."""
     cores = set(sorted(os.sched_getaffinity(0))[:threads])
     begun = time.perf_counter()
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=lambda: limit(cores))
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=lambda: limit(cores, LIMIT * threads))
     text = child.stdout.read()
     _, status, used = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
@@ -93,9 +93,9 @@ def finished(command, threads):
     return text, time.perf_counter() - begun, used.ru_maxrss * 1024
 
 
-def limit(cores):
+def limit(cores, seconds):
     os.sched_setaffinity(0, cores)
-    resource.setrlimit(resource.RLIMIT_CPU, (LIMIT, LIMIT))
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
 
 
 def rates(program, answer):

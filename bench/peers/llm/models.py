@@ -26,7 +26,7 @@ def make(directory, name):
     """Writes the models of a size, unless they are there. Returns the folders by accuracy level, and the GGUF file."""
     folders = {level: directory / f"llama-{name}-level{level}" for level in (0, 4)}
     gguf = directory / f"llama-{name}.gguf"
-    if gguf.exists():
+    if gguf.exists() and all((folder / "model.onnx").exists() for folder in folders.values()):
         return folders, gguf
     for level, folder in folders.items():
         products = (("accuracy_level", level),) if level else ()

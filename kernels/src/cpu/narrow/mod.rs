@@ -158,7 +158,9 @@ impl Kernel<()> {
 /// Rows that are multiplied by panels.
 trait Rows: Sync {
     /// Computes a whole tile, if that is faster than panel by panel of few rows. Returns whether it did.
-    fn whole(&self, tile: &mut Tile<'_, f32>) -> bool;
+    fn whole(&self, _tile: &mut Tile<'_, f32>) -> bool {
+        false
+    }
 
     /// Returns the products of the rows from `row` on with the panel of a column.
     fn times<const COUNT: usize>(&self, row: usize, column: usize) -> [[f32; PANEL]; COUNT];

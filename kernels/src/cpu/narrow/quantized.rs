@@ -4,7 +4,7 @@
 //! Sums of integers are exact. A result therefore depends on the processor only as far as multiply-adds do.
 
 use super::element::Bits;
-use super::{Call, CpuKernel, Grid, KernelError, PANEL, Packing, Rows, Tile, Weights};
+use super::{Call, CpuKernel, Grid, KernelError, PANEL, Packing, Rows, Weights};
 use crate::cpu::elements::{elements, elements_mut};
 use crate::cpu::vector::{Isa, LANES, Loop, vectorised};
 use crate::tensor::Buffer;
@@ -86,10 +86,6 @@ impl Integers<'_> {
 }
 
 impl Rows for Integers<'_> {
-    fn whole(&self, _: &mut Tile<'_, f32>) -> bool {
-        false
-    }
-
     fn times<const COUNT: usize>(&self, row: usize, column: usize) -> [[f32; PANEL]; COUNT] {
         let [scales, zero_points] = self.weights.parameters(column);
         vectorised(Panel {
