@@ -71,9 +71,9 @@ def programs(arguments, folders, gguf, threads):
     count = ["--threads", str(threads)]
     for level, folder in folders.items():
         yield OURS, level, [str(arguments.anabranch), "generate", str(folder), "--no-gpu", "-q", *count]
-        yield GENAI, level, [sys.executable, str(HERE / "genai.py"), str(folder), *count]
+        yield GENAI, level, [sys.executable, str(HERE / "peer.py"), "genai", str(folder), *count]
     if importlib.util.find_spec("llama_cpp"):
-        yield LLAMA, 4, [sys.executable, str(HERE / "llamacpp.py"), str(gguf), *count]
+        yield LLAMA, 4, [sys.executable, str(HERE / "peer.py"), "llama.cpp", str(gguf), *count]
 
 
 def benches(arguments):

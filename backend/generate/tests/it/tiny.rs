@@ -1,6 +1,7 @@
 //! A decoder of one layer that concatenates its cache, with the habits of exporters that matter for padding.
 
 use super::{folder, open_in};
+use anabranch_base::random::SplitMix64;
 use anabranch_generate::Generator;
 use anabranch_onnx::import::proto::{
     AttributeProto, DimensionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, ValueInfoProto,
@@ -256,14 +257,10 @@ impl Tiny {
     }
 }
 
-/// Numbers between −1 and 1 that look random.
+/// Random numbers between −1 and 1.
 fn noise(name: &str, dims: &[usize]) -> TensorProto {
-    let mut state = name.bytes().fold(7u64, |seed, byte| seed.wrapping_mul(131).wrapping_add(u64::from(byte)));
-    let values: Vec<f32> = (0..dims.iter().product())
-        .map(|_| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 40) as f32 / (1u64 << 23) as f32 - 1.0
-        })
-        .collect();
+    let seed = name.bytes().fold(7u64, |seed, byte| seed.wrapping_mul(131).wrapping_add(u64::from(byte)));
+    let mut random = SplitMix64::new(seed);
+    let values: Vec<f32> = (0..dims.iter().product()).map(|_| (2.0 * random.unit() - 1.0) as f32).collect();
     TensorProto::f32s(name, &dims.iter().map(|dim| *dim as i64).collect::<Vec<_>>(), &values)
 }

@@ -137,8 +137,8 @@ fn halve<I: Isa>(row: &[f32], shape: &Lines, line: &mut [f32]) {
         done = last / 2 + LANES;
     } else {
         let (low, high) = row.split_at(row.len().min(LANES));
-        let pair = [low, high].map(|part| I::load_part(part, I::splat(0.0)));
-        halved::<I>(pair, even, odd);
+        let zero = I::splat(0.0);
+        halved::<I>([I::load_part(low, zero), I::load_part(high, zero)], even, odd);
         done = row.len();
     }
     for (at, x) in row.iter().enumerate().skip(2 * done) {

@@ -62,17 +62,16 @@ impl<E: Element, const ROWS: usize> Panel<'_, E, ROWS> {
         let depth = self.a[0].len();
         let mut total = [[I::splat(0.0); VECTORS]; ROWS];
         for (number, start) in (0..depth).step_by(self.block).enumerate() {
-            let mut shift = [I::splat(-(E::EXCESS + E::MIDDLE)); VECTORS];
-            if let Some(zero_points) = self.zero_points {
-                let zero_points = of_block::<I, VECTORS>(zero_points, number, at);
-                for v in 0..VECTORS {
-                    shift[v] = I::fused_lanes(zero_points[v], I::splat(-1.0), I::splat(-E::EXCESS));
-                }
+            let mut shift = [I::splat(0.0); VECTORS];
+            for v in 0..VECTORS {
+                shift[v] = shift_of::<I, E>(self.zero_points, number, at / LANES + v);
             }
             let sums = self.of_steps::<I, VECTORS>(at, start..depth.min(start + self.block), shift);
             let mut scale = [I::splat(1.0); VECTORS];
             if let Some(scales) = self.scales {
-                scale = of_block::<I, VECTORS>(scales, number, at);
+                for v in 0..VECTORS {
+                    scale[v] = parameter::<I>(scales, number, at / LANES + v);
+                }
             }
             for i in 0..ROWS {
                 for v in 0..VECTORS {
@@ -158,13 +157,18 @@ fn add<I: Isa, E: Element, const ROWS: usize, const VECTORS: usize, const STEP: 
     }
 }
 
-/// Returns the parameters of a block for vectors of columns.
+/// Returns what is added to widened weights of a block and a vector of columns: less [`Element::EXCESS`], less the zero
+/// points.
 #[inline(always)]
-fn of_block<I: Isa, const VECTORS: usize>(parameters: &[f32], number: usize, at: usize) -> [I::Vector; VECTORS] {
-    let row = parameters[number * PANEL..][..PANEL].as_chunks().0;
-    let mut vectors = [I::splat(0.0); VECTORS];
-    for v in 0..VECTORS {
-        vectors[v] = I::load(&row[at / LANES + v]);
+pub(super) fn shift_of<I: Isa, E: Element>(zero_points: Option<&[f32]>, number: usize, vector: usize) -> I::Vector {
+    match zero_points {
+        Some(of) => I::fused_lanes(parameter::<I>(of, number, vector), I::splat(-1.0), I::splat(-E::EXCESS)),
+        None => I::splat(-(E::EXCESS + E::MIDDLE)),
     }
-    vectors
+}
+
+/// Returns the parameters of a block for a vector of columns.
+#[inline(always)]
+pub(super) fn parameter<I: Isa>(parameters: &[f32], number: usize, vector: usize) -> I::Vector {
+    I::load(&parameters[number * PANEL..][..PANEL].as_chunks().0[vector])
 }

@@ -3,7 +3,8 @@
 //!
 //! Sums of integers are exact. A result therefore depends on the processor only as far as multiply-adds do.
 
-use super::element::Bits;
+use super::element::{Bits, Element};
+use super::panel::{AHEAD, parameter};
 use super::{Call, CpuKernel, Grid, KernelError, PANEL, Packing, Rows, Weights};
 use crate::cpu::elements::{elements, elements_mut};
 use crate::cpu::vector::{Isa, LANES, Loop, vectorised};
@@ -151,9 +152,11 @@ impl<const ROWS: usize> Panel<'_, ROWS> {
                 self.add::<I, VECTORS>([first, end.min(first + GROUPS_TOGETHER)], at, &mut sums);
             }
             for v in 0..VECTORS {
-                let parameter = |of: &[f32]| I::load(&of[number * PANEL..][..PANEL].as_chunks().0[at + v]);
-                let scale = parameter(self.scales);
-                let zero = self.zero_points.map_or(I::splat(8.0), parameter);
+                let scale = parameter::<I>(self.scales, number, at + v);
+                let zero = match self.zero_points {
+                    Some(of) => parameter::<I>(of, number, at + v),
+                    None => I::splat(Bits::<4>::MIDDLE),
+                };
                 for i in 0..ROWS {
                     let Row { scales, totals, .. } = self.rows[i];
                     let shifted = I::fused_lanes(zero, I::splat(-totals[number]), sums[i][v]);
@@ -178,7 +181,7 @@ impl<const ROWS: usize> Panel<'_, ROWS> {
             let columns = &self.weights[group];
             for v in 0..VECTORS {
                 // A cache line holds a vector's bytes.
-                I::prefetch((&raw const columns[at + v]).wrapping_byte_add(super::panel::AHEAD).cast());
+                I::prefetch((&raw const columns[at + v]).wrapping_byte_add(AHEAD).cast());
                 let [even, odd] = I::nibbles(&columns[at + v]);
                 for i in 0..ROWS {
                     let [by_even, by_odd] = self.rows[i].factors[group];
@@ -220,9 +223,9 @@ impl Loop for Rounding<'_> {
             for (steps, factors) in a.chunks(GROUP).zip(factors) {
                 let mut group = [0.0; GROUP];
                 group[..steps.len()].copy_from_slice(steps);
-                let integers = group.map(|x| rounded(x * inverse));
-                sum += integers.iter().map(|x| i32::from(*x)).sum::<i32>();
-                for (at, integer) in integers.into_iter().enumerate() {
+                for at in 0..GROUP {
+                    let integer = rounded(group[at] * inverse);
+                    sum += i32::from(integer);
                     factors[at % 2][at / 2] = integer;
                 }
             }

@@ -2,6 +2,7 @@
 //! of a tile.
 
 use super::element::Element;
+use super::panel::{parameter, shift_of};
 use super::{PANEL, Weights};
 use crate::cpu::team::{Tile, with_workspace};
 use crate::cpu::vector::{Isa, LANES, Loop, vectorised};
@@ -97,18 +98,14 @@ impl<E: Element> Loop for Widening<'_, E> {
             let number = start / block;
             let end = steps.end.min((number + 1) * block);
             for v in 0..PANEL / LANES {
-                let mut shift = I::splat(-(E::EXCESS + E::MIDDLE));
-                if let Some(of) = zero_points {
-                    let zero_point = I::load(&of[number * PANEL..][..PANEL].as_chunks().0[v]);
-                    shift = I::fused_lanes(zero_point, I::splat(-1.0), I::splat(-E::EXCESS));
-                }
+                let shift = shift_of::<I, E>(zero_points, number, v);
                 for step in start..end {
                     let mut wide = E::widened::<I>(&weights[step / E::STEPS][v], step % E::STEPS);
                     if E::EXCESS != 0.0 {
                         wide = I::sum(wide, shift);
                     }
                     if let Some(of) = scales {
-                        let scale = I::load(&of[number * PANEL..][..PANEL].as_chunks().0[v]);
+                        let scale = parameter::<I>(of, number, v);
                         wide = I::fused_lanes(wide, scale, I::splat(0.0));
                     }
                     I::store(wide, &mut panel[step - steps.start][v]);
