@@ -6,30 +6,16 @@
 //!
 //! This crate does not know graphs, or the placement of nodes on devices.
 
-#[cfg(all(test, feature = "fourier"))]
-mod agreement;
-mod borrowed;
-pub mod cpu;
-pub mod dtype;
-pub mod error;
-#[cfg(feature = "gpu")]
-pub mod gpu;
-mod gpu_limits;
-mod minifloat;
-mod narrowing;
-#[cfg(not(feature = "gpu"))]
-#[doc(hidden)]
-pub mod no_gpu;
-pub mod op;
-pub mod shape;
-pub mod tensor;
+#![forbid(unsafe_code)]
 
-pub use dtype::DType;
-pub use error::KernelError;
-#[cfg(not(feature = "gpu"))]
-pub use no_gpu as gpu;
-pub use shape::Shape;
-pub use tensor::{Buffer, OutOfMemory, Tensor, TensorSpec};
+#[doc(inline)]
+pub use anabranch_cpu as cpu;
+#[doc(inline)]
+pub use anabranch_gpu as gpu;
+#[doc(inline)]
+pub use anabranch_op::{
+    Buffer, DType, KernelError, OutOfMemory, Shape, Tensor, TensorSpec, dtype, error, op, shape, tensor,
+};
 
 use std::any::Any;
 
@@ -45,3 +31,43 @@ pub fn panic_text(payload: &(dyn Any + Send)) -> Option<&str> {
 /// makes other bytes. Times of another version are kept, but no longer count as exact. Compiled models of another
 /// version are compiled again.
 pub const VERSION: u32 = 18;
+
+#[cfg(test)]
+mod tests {
+    use super::VERSION;
+    use super::cpu::Layout;
+    use super::op::WinogradTile;
+
+    /// Compiled models keep packed constants: if these bytes change, [`VERSION`] must change too.
+    #[test]
+    fn packed_bytes_are_those_of_this_version() {
+        assert_eq!(VERSION, 18, "what is packed may be other bytes now: write down their hashes");
+        let floats = [
+            (Layout::right(2, [5, 37], false, 16), 0x4a95_6b11_8faf_4d83),
+            (Layout::right(2, [5, 37], true, 48), 0xb6fe_86df_03f6_a54b),
+            (Layout::windows([2, 21, 3, 9], 16), 0x3e64_8d71_b0ab_d491),
+            (Layout::filters([21, 5], WinogradTile::Two, 16), 0x2c3e_0273_a678_4e4f),
+        ];
+        let bytes = [
+            (Layout::narrow([64, 37], 8, None), 0xd731_7567_ecfc_5d27),
+            (Layout::narrow([64, 37], 4, Some(32)), 0xfa2c_a259_3d7a_52d0),
+            (Layout::quads(2, [7, 37], true), 0x5d32_094e_6a77_eca0),
+            (Layout::filters_of_integers([2, 21, 3, 9], true), 0x90ef_1d6f_7072_d1bf),
+        ];
+        let number = |at: usize| (at * at % 61) as u8;
+        for (index, (layout, known)) in floats.into_iter().chain(bytes).enumerate() {
+            let size = layout.pieces(usize::MAX).map(|piece| piece.end).max().expect("a piece");
+            let raw: Vec<u8> = match index {
+                0..4 => (0..size / 4).flat_map(|at| f32::from(number(at)).to_le_bytes()).collect(),
+                _ => (0..size).map(number).collect(),
+            };
+            let mut packed = vec![0; layout.bytes()];
+            layout.pack(&raw, &mut packed);
+            // FNV-1a.
+            let hash = packed.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+                (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+            });
+            assert_eq!(hash, known, "{layout:?}");
+        }
+    }
+}

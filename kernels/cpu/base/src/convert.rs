@@ -1,0 +1,262 @@
+//! Conversion of elements of any type to numbers of a domain, and back. It follows Rust's `as`, whose float-to-integer
+//! conversions saturate. Integers of 4 and 2 bits keep the low bits.
+
+use crate::elements::{elements, elements_mut};
+use crate::vector::{Isa, Loop, vectorised};
+use anabranch_op::dtype::DType;
+use anabranch_op::minifloat::Minifloat;
+use anabranch_op::op::Literal;
+use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
+
+/// Computes `out[i] = convert(values[i])`.
+fn each<A: Copy, B>(values: &[A], out: &mut [B], convert: impl Fn(A) -> B) {
+    vectorised(Each { values, out, function: convert });
+}
+
+/// Loop that computes `out[i] = function(values[i])`.
+pub struct Each<'a, A, B, F> {
+    /// Numbers to convert.
+    pub values: &'a [A],
+    /// Results, as many as there are numbers.
+    pub out: &'a mut [B],
+    /// Function of one number. Inlined always.
+    pub function: F,
+}
+
+impl<A: Copy, B, F: Fn(A) -> B> Loop for Each<'_, A, B, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<I: Isa>(self) {
+        self.out.iter_mut().zip(self.values).for_each(|(out, value)| *out = (self.function)(*value));
+    }
+}
+
+/// Returns the low bits of a number, as the byte of a signed number.
+fn low_signed(x: i64, bits: u32) -> u8 {
+    (x << (64 - bits) >> (64 - bits)) as u8
+}
+
+/// Match arms of the element types from which `as` converts.
+macro_rules! load {
+    ($dtype:expr, $bytes:expr, $out:expr, $number:ty, $($half:tt)*) => {
+        match $dtype {
+            DType::F32 => each(elements::<f32>($bytes), $out, |x| x as $number),
+            DType::F64 => each(elements::<f64>($bytes), $out, |x| x as $number),
+            DType::I8 => each(elements::<i8>($bytes), $out, |x| x as $number),
+            DType::I16 => each(elements::<i16>($bytes), $out, |x| x as $number),
+            DType::I32 => each(elements::<i32>($bytes), $out, |x| x as $number),
+            DType::I64 => each(elements::<i64>($bytes), $out, |x| x as $number),
+            DType::U8 | DType::Bool => each($bytes, $out, |x: u8| x as $number),
+            DType::U16 => each(elements::<u16>($bytes), $out, |x| x as $number),
+            DType::U32 => each(elements::<u32>($bytes), $out, |x| x as $number),
+            DType::U64 => each(elements::<u64>($bytes), $out, |x| x as $number),
+            DType::I4 | DType::I2 => each(elements::<i8>($bytes), $out, |x| x as $number),
+            DType::U4 | DType::U2 => each($bytes, $out, |x: u8| x as $number),
+            $($half)*
+            dtype => {
+                let format = Minifloat::of(dtype).expect("all other types are matched before");
+                each($bytes, $out, |x: u8| format.decoded(x) as $number)
+            }
+        }
+    };
+}
+
+/// Match arms of the element types to which `as` converts.
+macro_rules! store {
+    ($values:expr, $dtype:expr, $bytes:expr, $number:ty, $($half:tt)*) => {
+        match $dtype {
+            DType::F32 => each($values, elements_mut::<f32>($bytes), |x| x as f32),
+            DType::F64 => each($values, elements_mut::<f64>($bytes), |x| x as f64),
+            DType::I8 => each($values, elements_mut::<i8>($bytes), |x| x as i8),
+            DType::I16 => each($values, elements_mut::<i16>($bytes), |x| x as i16),
+            DType::I32 => each($values, elements_mut::<i32>($bytes), |x| x as i32),
+            DType::I64 => each($values, elements_mut::<i64>($bytes), |x| x as i64),
+            DType::U8 => each($values, $bytes, |x| x as u8),
+            DType::U16 => each($values, elements_mut::<u16>($bytes), |x| x as u16),
+            DType::U32 => each($values, elements_mut::<u32>($bytes), |x| x as u32),
+            DType::U64 => each($values, elements_mut::<u64>($bytes), |x| x as u64),
+            DType::Bool => each($values, $bytes, |x| u8::from(x != (0 as $number))),
+            DType::I4 => each($values, $bytes, |x| low_signed(x as i64, 4)),
+            DType::U4 => each($values, $bytes, |x| x as i64 as u8 & 0xF),
+            DType::I2 => each($values, $bytes, |x| low_signed(x as i64, 2)),
+            DType::U2 => each($values, $bytes, |x| x as i64 as u8 & 0x3),
+            $($half)*
+            dtype => {
+                let format = Minifloat::of(dtype).expect("all other types are matched before");
+                each($values, $bytes, |x| format.encoded(x as f64))
+            }
+        }
+    };
+}
+
+/// Returns the `f32` next to an inexact number whose last bit is 1 (rounding to odd). Rounding it again, to fewer bits,
+/// gives the same result as rounding the number itself.
+#[inline]
+fn odd(x: f64) -> f32 {
+    let near = x as f32;
+    if f64::from(near) == x || !near.is_finite() {
+        return near;
+    }
+    let bits = near.to_bits() - u32::from(f64::from(near).abs() > x.abs());
+    f32::from_bits(bits | 1)
+}
+
+/// Returns the nearest `f16`.
+#[inline]
+pub fn f16_of(x: f64) -> f16 {
+    f16::from_f32(odd(x))
+}
+
+/// Returns the nearest `bf16`.
+#[inline]
+pub fn bf16_of(x: f64) -> bf16 {
+    bf16::from_f32(odd(x))
+}
+
+/// Returns an integer as `f64` whose last bit is set if any dropped bit was set.
+fn sticky(x: u64) -> f64 {
+    let kept = if x >> 53 == 0 { x } else { x & !0x7FF | u64::from(x & 0x7FF != 0) << 11 };
+    kept as f64
+}
+
+/// Returns [`sticky`] of a signed integer.
+fn sticky_signed(x: i64) -> f64 {
+    sticky(x.unsigned_abs()).copysign(x as f64)
+}
+
+/// Converts elements of `dtype` to `f32`.
+#[allow(clippy::unnecessary_cast, reason = "one table for all types")]
+pub fn to_f32(dtype: DType, bytes: &[u8], out: &mut [f32]) {
+    load!(dtype, bytes, out, f32,
+        DType::F16 => elements::<f16>(bytes).convert_to_f32_slice(out),
+        DType::BF16 => elements::<bf16>(bytes).convert_to_f32_slice(out),
+    );
+}
+
+/// Converts elements of `dtype` to `f64`.
+#[allow(clippy::unnecessary_cast, reason = "one table for all types")]
+pub fn to_f64(dtype: DType, bytes: &[u8], out: &mut [f64]) {
+    load!(dtype, bytes, out, f64,
+        DType::F16 => each(elements::<f16>(bytes), out, f16::to_f64),
+        DType::BF16 => each(elements::<bf16>(bytes), out, bf16::to_f64),
+    );
+}
+
+/// Converts elements of `dtype` to `i64`.
+#[allow(clippy::unnecessary_cast, reason = "one table for all types")]
+pub fn to_i64(dtype: DType, bytes: &[u8], out: &mut [i64]) {
+    load!(dtype, bytes, out, i64,
+        DType::F16 => each(elements::<f16>(bytes), out, |x| x.to_f32() as i64),
+        DType::BF16 => each(elements::<bf16>(bytes), out, |x| x.to_f32() as i64),
+    );
+}
+
+/// Converts elements of `dtype` to `u64`; negative integers keep their bits.
+#[allow(clippy::unnecessary_cast, reason = "one table for all types")]
+pub fn to_u64(dtype: DType, bytes: &[u8], out: &mut [u64]) {
+    load!(dtype, bytes, out, u64,
+        DType::F16 => each(elements::<f16>(bytes), out, |x| x.to_f32() as u64),
+        DType::BF16 => each(elements::<bf16>(bytes), out, |x| x.to_f32() as u64),
+    );
+}
+
+/// Converts `f32` numbers to elements of `dtype`.
+#[allow(clippy::unnecessary_cast, reason = "one table for all types")]
+pub fn from_f32(values: &[f32], dtype: DType, bytes: &mut [u8]) {
+    store!(values, dtype, bytes, f32,
+        DType::F16 => elements_mut::<f16>(bytes).convert_from_f32_slice(values),
+        DType::BF16 => elements_mut::<bf16>(bytes).convert_from_f32_slice(values),
+    );
+}
+
+/// Converts `f64` numbers to elements of `dtype`.
+#[allow(clippy::unnecessary_cast, reason = "one table for all types")]
+pub fn from_f64(values: &[f64], dtype: DType, bytes: &mut [u8]) {
+    store!(values, dtype, bytes, f64,
+        DType::F16 => each(values, elements_mut::<f16>(bytes), f16_of),
+        DType::BF16 => each(values, elements_mut::<bf16>(bytes), bf16_of),
+    );
+}
+
+/// Converts `i64` numbers to elements of `dtype`; narrower integers keep the low bits.
+#[allow(clippy::unnecessary_cast, reason = "one table for all types")]
+pub fn from_i64(values: &[i64], dtype: DType, bytes: &mut [u8]) {
+    store!(values, dtype, bytes, i64,
+        DType::F16 => each(values, elements_mut::<f16>(bytes), |x| f16_of(sticky_signed(x))),
+        DType::BF16 => each(values, elements_mut::<bf16>(bytes), |x| bf16_of(sticky_signed(x))),
+    );
+}
+
+/// Converts `u64` numbers to elements of `dtype`; narrower integers keep the low bits.
+#[allow(clippy::unnecessary_cast, reason = "one table for all types")]
+pub fn from_u64(values: &[u64], dtype: DType, bytes: &mut [u8]) {
+    store!(values, dtype, bytes, u64,
+        DType::F16 => each(values, elements_mut::<f16>(bytes), |x| f16_of(sticky(x))),
+        DType::BF16 => each(values, elements_mut::<bf16>(bytes), |x| bf16_of(sticky(x))),
+    );
+}
+
+/// Returns the bytes of one constant element of `dtype`. A float keeps its bits if the type has as many; an integer
+/// keeps its low bits.
+pub fn bytes_of(literal: Literal, dtype: DType) -> Vec<u8> {
+    let mut bytes = vec![0; dtype.size()];
+    match literal {
+        Literal::Float(_) if dtype == DType::F32 => bytes.copy_from_slice(&literal.as_f32().to_ne_bytes()),
+        Literal::Float(value) => from_f64(&[value], dtype, &mut bytes),
+        Literal::Int(value) => from_i64(&[value], dtype, &mut bytes),
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{from_f64, from_i64, from_u64, odd};
+    use anabranch_op::dtype::DType;
+
+    fn bits(store: impl FnOnce(&mut [u8])) -> u16 {
+        let mut bytes = [0; 2];
+        store(&mut bytes);
+        u16::from_ne_bytes(bytes)
+    }
+
+    #[test]
+    fn numbers_are_rounded_once() {
+        let (small, tiny) = (2f64.powi(-8), 2f64.powi(-40));
+        for sign in [1.0, -1.0] {
+            let minus = if sign < 0.0 { 0x8000 } else { 0 };
+            for (x, dtype, want) in [
+                (1.0 + 2f64.powi(-11) + tiny, DType::F16, 0x3c01),
+                (1.0 + 2f64.powi(-11), DType::F16, 0x3c00),
+                (1.0 + 3.0 * 2f64.powi(-11) - tiny, DType::F16, 0x3c01),
+                (65520.0 - 2f64.powi(-30), DType::F16, 0x7bff),
+                (65520.0, DType::F16, 0x7c00),
+                (2f64.powi(-25) + 2f64.powi(-70), DType::F16, 0x0001),
+                (1e-300, DType::F16, 0x0000),
+                (1.0 + small + tiny, DType::BF16, 0x3f81),
+                (1.0 + small, DType::BF16, 0x3f80),
+                (1.0 + 3.0 * small - tiny, DType::BF16, 0x3f81),
+                (f64::from(f32::MAX) + 1e20, DType::BF16, 0x7f80),
+                (1e300, DType::BF16, 0x7f80),
+            ] {
+                let found = bits(|bytes| from_f64(&[sign * x], dtype, bytes));
+                assert_eq!(found, want | minus, "{} as {dtype}", sign * x);
+            }
+        }
+        assert!(odd(f64::NAN).is_nan());
+    }
+
+    #[test]
+    fn integers_are_rounded_once() {
+        for (exponent, half) in [(40, 32), (62, 54)] {
+            let one = 1u16.wrapping_add(((127 + exponent) as u16) << 7);
+            let x = (1i64 << exponent) + (1 << half) + 1;
+            assert_eq!(bits(|bytes| from_i64(&[x], DType::BF16, bytes)), one);
+            assert_eq!(bits(|bytes| from_i64(&[-x], DType::BF16, bytes)), one | 0x8000);
+            assert_eq!(bits(|bytes| from_u64(&[x as u64], DType::BF16, bytes)), one);
+            assert_eq!(bits(|bytes| from_i64(&[x - 1], DType::BF16, bytes)), one - 1);
+        }
+        assert_eq!(bits(|bytes| from_u64(&[u64::MAX], DType::BF16, bytes)), 0x5f80);
+    }
+}

@@ -1,0 +1,26 @@
+//! Ground on which all CPU kernels stand: teams of threads, vector instructions, matrix products, and the trait of a
+//! kernel.
+//!
+//! This crate is a part of `anabranch-kernels`, not a public interface.
+
+pub mod convert;
+pub mod elements;
+#[cfg(target_arch = "x86_64")]
+pub mod features;
+pub mod gemm;
+pub mod geometry;
+mod kernel;
+pub mod lanes;
+pub mod layout;
+pub mod math;
+pub mod number;
+pub mod order;
+pub mod overlap;
+pub mod sorted;
+pub mod strided;
+pub mod team;
+pub mod vector;
+
+pub use kernel::{Call, CpuKernel, pack};
+pub use layout::{Layout, Packing};
+pub use team::{Interrupt, Team, Watched};

@@ -1,0 +1,442 @@
+//! Vectors in the registers of x86 processors.
+//!
+//! Only `vector::run_at` names the types here, inside functions that enable the instruction set and that are called
+//! only if the processor has it. Their functions may therefore use the instruction set.
+
+use super::{Isa, LANES};
+use std::arch::x86_64::*;
+
+/// AVX-512: a vector is one register.
+pub(super) struct Avx512;
+
+impl Isa for Avx512 {
+    type Vector = __m512;
+    type Quads = __m512i;
+    type Pairs = __m512i;
+
+    const WIDE: bool = true;
+
+    #[inline(always)]
+    fn fused(a: f32, b: f32, c: f32) -> f32 {
+        a.mul_add(b, c)
+    }
+
+    #[inline(always)]
+    fn fused_f64(a: f64, b: f64, c: f64) -> f64 {
+        a.mul_add(b, c)
+    }
+
+    #[inline(always)]
+    fn splat(value: f32) -> __m512 {
+        // SAFETY: the processor has AVX-512 (see the file's head).
+        unsafe { _mm512_set1_ps(value) }
+    }
+
+    #[inline(always)]
+    fn load(from: &[f32; LANES]) -> __m512 {
+        // SAFETY: as for `splat`; the array is readable.
+        unsafe { _mm512_maskz_loadu_ps(u16::MAX, from.as_ptr()) }
+    }
+
+    #[inline(always)]
+    fn load_part(from: &[f32], beyond: __m512) -> __m512 {
+        // SAFETY: as for `splat`; the mask selects elements of `from` only.
+        unsafe { _mm512_mask_loadu_ps(beyond, first(from.len()), from.as_ptr()) }
+    }
+
+    #[inline(always)]
+    fn store(vector: __m512, to: &mut [f32; LANES]) {
+        // SAFETY: as for `splat`; the array is writable.
+        unsafe { _mm512_mask_storeu_ps(to.as_mut_ptr(), u16::MAX, vector) };
+    }
+
+    #[inline(always)]
+    fn store_part(vector: __m512, to: &mut [f32]) {
+        // SAFETY: as for `splat`; the mask selects elements of `to` only.
+        unsafe { _mm512_mask_storeu_ps(to.as_mut_ptr(), first(to.len()), vector) };
+    }
+
+    #[inline(always)]
+    fn fused_lanes(a: __m512, b: __m512, c: __m512) -> __m512 {
+        // SAFETY: as for `splat`.
+        unsafe { _mm512_fmadd_ps(a, b, c) }
+    }
+
+    #[inline(always)]
+    fn sum(a: __m512, b: __m512) -> __m512 {
+        // SAFETY: as for `splat`.
+        unsafe { _mm512_add_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn quotient(a: __m512, b: __m512) -> __m512 {
+        // SAFETY: as for `splat`.
+        unsafe { _mm512_div_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn greater(a: __m512, b: __m512) -> __m512 {
+        // SAFETY: as for `splat`.
+        unsafe { _mm512_max_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn lesser(a: __m512, b: __m512) -> __m512 {
+        // SAFETY: as for `splat`.
+        unsafe { _mm512_min_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn even(low: __m512, high: __m512) -> __m512 {
+        // SAFETY: as for `splat`.
+        unsafe {
+            let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+            _mm512_permutex2var_ps(low, even, high)
+        }
+    }
+
+    #[inline(always)]
+    fn odd(low: __m512, high: __m512) -> __m512 {
+        // SAFETY: as for `splat`.
+        unsafe {
+            let odd = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+            _mm512_permutex2var_ps(low, odd, high)
+        }
+    }
+
+    #[inline(always)]
+    fn shifted(vector: __m512, last: f32) -> __m512 {
+        // SAFETY: as for `splat`.
+        unsafe {
+            let last = _mm512_castps_si512(_mm512_set1_ps(last));
+            _mm512_castsi512_ps(_mm512_alignr_epi32::<1>(last, _mm512_castps_si512(vector)))
+        }
+    }
+
+    #[inline(always)]
+    fn bits<const SHIFT: u32, const BITS: u32>(from: &[u8; LANES]) -> __m512 {
+        // SAFETY: as for `splat`; the array is readable.
+        unsafe {
+            let wide = _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(u16::MAX, from.as_ptr().cast()));
+            let shifted = _mm512_sll_epi32(wide, _mm_cvtsi32_si128(mantissa_shift(SHIFT, BITS)));
+            // Result: `one`, or `shifted` and `mask`.
+            let (mask, one) = mantissa(BITS);
+            _mm512_castsi512_ps(_mm512_ternarylogic_epi32::<0xF8>(
+                _mm512_set1_epi32(one),
+                shifted,
+                _mm512_set1_epi32(mask),
+            ))
+        }
+    }
+
+    #[inline(always)]
+    fn halves(from: &[u8; 2 * LANES]) -> __m512 {
+        // SAFETY: as for `splat`; the array is readable.
+        unsafe { _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(u16::MAX, from.as_ptr().cast())) }
+    }
+
+    #[inline(always)]
+    fn upper_halves(from: &[u8; 2 * LANES]) -> __m512 {
+        // SAFETY: as for `splat`; the array is readable.
+        unsafe {
+            let wide = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(u16::MAX, from.as_ptr().cast()));
+            _mm512_castsi512_ps(_mm512_slli_epi32::<16>(wide))
+        }
+    }
+
+    #[inline(always)]
+    fn nibbles(from: &[u8; 4 * LANES]) -> [__m512i; 2] {
+        // SAFETY: as for `splat`; the array is readable.
+        unsafe {
+            let (bytes, mask) = (_mm512_maskz_loadu_epi8(u64::MAX, from.as_ptr().cast()), _mm512_set1_epi8(15));
+            [_mm512_and_si512(bytes, mask), _mm512_and_si512(_mm512_srli_epi16::<4>(bytes), mask)]
+        }
+    }
+
+    #[inline(always)]
+    fn add_quads(sums: __m512i, bytes: __m512i, by: [i8; 4]) -> __m512i {
+        // SAFETY: as for `splat`.
+        unsafe { _mm512_add_epi16(sums, _mm512_maddubs_epi16(bytes, _mm512_set1_epi32(bytemuck::cast(by)))) }
+    }
+
+    #[inline(always)]
+    fn no_pairs() -> __m512i {
+        // SAFETY: as for `splat`.
+        unsafe { _mm512_setzero_si512() }
+    }
+
+    #[inline(always)]
+    fn joined_pairs(sums: __m512i) -> __m512 {
+        // SAFETY: as for `splat`.
+        unsafe { _mm512_cvtepi32_ps(_mm512_madd_epi16(sums, _mm512_set1_epi16(1))) }
+    }
+
+    #[inline(always)]
+    fn prefetch(address: *const f32) {
+        // SAFETY: a prefetch reads nothing that the program sees, for any address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
+    }
+}
+
+/// Returns the left shift that moves bits from bit `shift` of a byte on to the top of a binary32's mantissa.
+#[inline(always)]
+const fn mantissa_shift(shift: u32, bits: u32) -> i32 {
+    23 - (bits + shift) as i32
+}
+
+/// Returns the mask of the top bits of a binary32's mantissa, and the bits of 2^`bits`; together they stand for
+/// 2^`bits` plus a number.
+#[inline(always)]
+const fn mantissa(bits: u32) -> (i32, i32) {
+    (((1 << bits) - 1) << (23 - bits), ((127 + bits) << 23) as i32)
+}
+
+/// Returns the mask of the first lanes.
+#[inline(always)]
+fn first(count: usize) -> u16 {
+    if count >= LANES { u16::MAX } else { (1 << count) - 1 }
+}
+
+/// AVX2 with fused multiply-add and conversions of 16-bit floats: a vector is two registers.
+pub(super) struct Avx2;
+
+impl Isa for Avx2 {
+    type Vector = [__m256; 2];
+    type Quads = [__m256i; 2];
+    type Pairs = [__m256i; 2];
+
+    const WIDE: bool = false;
+
+    #[inline(always)]
+    fn fused(a: f32, b: f32, c: f32) -> f32 {
+        a.mul_add(b, c)
+    }
+
+    #[inline(always)]
+    fn fused_f64(a: f64, b: f64, c: f64) -> f64 {
+        a.mul_add(b, c)
+    }
+
+    #[inline(always)]
+    fn splat(value: f32) -> Self::Vector {
+        // SAFETY: the processor has AVX2 and fused multiply-add (see the file's head).
+        [unsafe { _mm256_set1_ps(value) }; 2]
+    }
+
+    #[inline(always)]
+    fn load(from: &[f32; LANES]) -> Self::Vector {
+        // SAFETY: as for `splat`; both halves of the array are readable.
+        unsafe { [_mm256_loadu_ps(from.as_ptr()), _mm256_loadu_ps(from.as_ptr().add(LANES / 2))] }
+    }
+
+    #[inline(always)]
+    fn load_part(from: &[f32], beyond: Self::Vector) -> Self::Vector {
+        let mut lanes = [0.0; LANES];
+        Self::store(beyond, &mut lanes);
+        let count = from.len().min(LANES);
+        lanes[..count].copy_from_slice(&from[..count]);
+        Self::load(&lanes)
+    }
+
+    #[inline(always)]
+    fn store(vector: Self::Vector, to: &mut [f32; LANES]) {
+        // SAFETY: as for `splat`; both halves of the array are writable.
+        unsafe {
+            _mm256_storeu_ps(to.as_mut_ptr(), vector[0]);
+            _mm256_storeu_ps(to.as_mut_ptr().add(LANES / 2), vector[1]);
+        }
+    }
+
+    #[inline(always)]
+    fn store_part(vector: Self::Vector, to: &mut [f32]) {
+        let mut lanes = [0.0; LANES];
+        Self::store(vector, &mut lanes);
+        let count = to.len().min(LANES);
+        to[..count].copy_from_slice(&lanes[..count]);
+    }
+
+    #[inline(always)]
+    fn fused_lanes(a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector {
+        // SAFETY: as for `splat`.
+        unsafe { [_mm256_fmadd_ps(a[0], b[0], c[0]), _mm256_fmadd_ps(a[1], b[1], c[1])] }
+    }
+
+    #[inline(always)]
+    fn sum(a: Self::Vector, b: Self::Vector) -> Self::Vector {
+        // SAFETY: as for `splat`.
+        unsafe { [_mm256_add_ps(a[0], b[0]), _mm256_add_ps(a[1], b[1])] }
+    }
+
+    #[inline(always)]
+    fn quotient(a: Self::Vector, b: Self::Vector) -> Self::Vector {
+        // SAFETY: as for `splat`.
+        unsafe { [_mm256_div_ps(a[0], b[0]), _mm256_div_ps(a[1], b[1])] }
+    }
+
+    #[inline(always)]
+    fn greater(a: Self::Vector, b: Self::Vector) -> Self::Vector {
+        // SAFETY: as for `splat`.
+        unsafe { [_mm256_max_ps(a[0], b[0]), _mm256_max_ps(a[1], b[1])] }
+    }
+
+    #[inline(always)]
+    fn lesser(a: Self::Vector, b: Self::Vector) -> Self::Vector {
+        // SAFETY: as for `splat`.
+        unsafe { [_mm256_min_ps(a[0], b[0]), _mm256_min_ps(a[1], b[1])] }
+    }
+
+    #[inline(always)]
+    fn even(low: Self::Vector, high: Self::Vector) -> Self::Vector {
+        [half::<0x88>(low), half::<0x88>(high)]
+    }
+
+    #[inline(always)]
+    fn odd(low: Self::Vector, high: Self::Vector) -> Self::Vector {
+        [half::<0xDD>(low), half::<0xDD>(high)]
+    }
+
+    #[inline(always)]
+    fn shifted([low, high]: Self::Vector, last: f32) -> Self::Vector {
+        // Moves the first lane of the second register behind the last lanes of the first.
+        let with_first = |half: __m256, next: __m256| {
+            // SAFETY: as for `splat`.
+            unsafe {
+                let rotated = _mm256_permutevar8x32_ps(half, _mm256_setr_epi32(1, 2, 3, 4, 5, 6, 7, 0));
+                _mm256_blend_ps::<0x80>(rotated, _mm256_broadcastss_ps(_mm256_castps256_ps128(next)))
+            }
+        };
+        // SAFETY: as for `splat`.
+        let last = unsafe { _mm256_set1_ps(last) };
+        [with_first(low, high), with_first(high, last)]
+    }
+
+    #[inline(always)]
+    fn bits<const SHIFT: u32, const BITS: u32>(from: &[u8; LANES]) -> Self::Vector {
+        // SAFETY: as for `splat`; both halves of the array are readable.
+        unsafe {
+            [half_of_bits::<SHIFT, BITS>(from.as_ptr()), half_of_bits::<SHIFT, BITS>(from.as_ptr().add(LANES / 2))]
+        }
+    }
+
+    #[inline(always)]
+    fn halves(from: &[u8; 2 * LANES]) -> Self::Vector {
+        // SAFETY: as for `splat`, and the processor has conversions of 16-bit floats; both halves of the array are
+        // readable.
+        unsafe {
+            let (low, high) = (_mm_loadu_si128(from.as_ptr().cast()), _mm_loadu_si128(from.as_ptr().add(LANES).cast()));
+            [_mm256_cvtph_ps(low), _mm256_cvtph_ps(high)]
+        }
+    }
+
+    #[inline(always)]
+    fn upper_halves(from: &[u8; 2 * LANES]) -> Self::Vector {
+        // SAFETY: as for `splat`; both halves of the array are readable.
+        unsafe {
+            let (low, high) = (_mm_loadu_si128(from.as_ptr().cast()), _mm_loadu_si128(from.as_ptr().add(LANES).cast()));
+            let (low, high) = (_mm256_cvtepu16_epi32(low), _mm256_cvtepu16_epi32(high));
+            [_mm256_castsi256_ps(_mm256_slli_epi32::<16>(low)), _mm256_castsi256_ps(_mm256_slli_epi32::<16>(high))]
+        }
+    }
+
+    #[inline(always)]
+    fn nibbles(from: &[u8; 4 * LANES]) -> [Self::Quads; 2] {
+        // SAFETY: as for `splat`; both halves of the array are readable.
+        unsafe {
+            let low = _mm256_loadu_si256(from.as_ptr().cast());
+            let high = _mm256_loadu_si256(from.as_ptr().add(2 * LANES).cast());
+            let mask = _mm256_set1_epi8(15);
+            let upper = [_mm256_srli_epi16::<4>(low), _mm256_srli_epi16::<4>(high)];
+            [
+                [_mm256_and_si256(low, mask), _mm256_and_si256(high, mask)],
+                [_mm256_and_si256(upper[0], mask), _mm256_and_si256(upper[1], mask)],
+            ]
+        }
+    }
+
+    #[inline(always)]
+    fn add_quads(sums: Self::Pairs, bytes: Self::Quads, by: [i8; 4]) -> Self::Pairs {
+        // SAFETY: as for `splat`.
+        unsafe {
+            let by = _mm256_set1_epi32(bytemuck::cast(by));
+            let products = [_mm256_maddubs_epi16(bytes[0], by), _mm256_maddubs_epi16(bytes[1], by)];
+            [_mm256_add_epi16(sums[0], products[0]), _mm256_add_epi16(sums[1], products[1])]
+        }
+    }
+
+    #[inline(always)]
+    fn no_pairs() -> Self::Pairs {
+        // SAFETY: as for `splat`.
+        [unsafe { _mm256_setzero_si256() }; 2]
+    }
+
+    #[inline(always)]
+    fn joined_pairs(sums: Self::Pairs) -> Self::Vector {
+        // SAFETY: as for `splat`.
+        unsafe {
+            let one = _mm256_set1_epi16(1);
+            let joined = [_mm256_madd_epi16(sums[0], one), _mm256_madd_epi16(sums[1], one)];
+            [_mm256_cvtepi32_ps(joined[0]), _mm256_cvtepi32_ps(joined[1])]
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch(address: *const f32) {
+        // SAFETY: a prefetch reads nothing that the program sees, for any address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
+    }
+}
+
+/// Returns half of the lanes of [`Isa::bits`].
+///
+/// # Safety
+/// The processor has AVX2, and `LANES / 2` bytes are readable.
+#[inline(always)]
+unsafe fn half_of_bits<const SHIFT: u32, const BITS: u32>(from: *const u8) -> __m256 {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let wide = _mm256_cvtepu8_epi32(_mm_loadl_epi64(from.cast()));
+        let shifted = _mm256_sll_epi32(wide, _mm_cvtsi32_si128(mantissa_shift(SHIFT, BITS)));
+        let (mask, one) = mantissa(BITS);
+        let low = _mm256_and_si256(shifted, _mm256_set1_epi32(mask));
+        _mm256_castsi256_ps(_mm256_or_si256(low, _mm256_set1_epi32(one)))
+    }
+}
+
+/// Stores the first `count` lanes, at most eight. Masked stores take a dozen cycles on processors without mask
+/// registers.
+///
+/// # Safety
+/// The processor has AVX2, and `count` elements from `to` on are writable.
+#[inline(always)]
+pub unsafe fn store_first(mut to: *mut f32, count: usize, vector: __m256) {
+    // SAFETY: the caller's promise; the parts stored have 8, or 4, 2 and 1 elements, whose sum is `count`.
+    unsafe {
+        if count >= 8 {
+            return _mm256_storeu_ps(to, vector);
+        }
+        let mut lanes = _mm256_castps256_ps128(vector);
+        if count & 4 != 0 {
+            _mm_storeu_ps(to, lanes);
+            lanes = _mm256_extractf128_ps::<1>(vector);
+            to = to.wrapping_add(4);
+        }
+        if count & 2 != 0 {
+            _mm_storel_epi64(to.cast(), _mm_castps_si128(lanes));
+            lanes = _mm_movehl_ps(lanes, lanes);
+            to = to.wrapping_add(2);
+        }
+        if count & 1 != 0 {
+            _mm_store_ss(to, lanes);
+        }
+    }
+}
+
+/// Returns lanes 0, 2, … of 16, or 1, 3, …: those that `PAIR` selects of each four.
+#[inline(always)]
+fn half<const PAIR: i32>([low, high]: [__m256; 2]) -> __m256 {
+    // SAFETY: as for `splat`.
+    unsafe {
+        let pairs = _mm256_castps_pd(_mm256_shuffle_ps::<PAIR>(low, high));
+        _mm256_castpd_ps(_mm256_permute4x64_pd::<0xD8>(pairs))
+    }
+}

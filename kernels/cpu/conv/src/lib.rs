@@ -1,0 +1,78 @@
+//! Two-dimensional convolutions, with an epilogue.
+//!
+//! A convolution is a product of the weights with the image's windows. If every window is one pixel, the image is the
+//! matrix of windows. If each channel is convolved by itself or with few others, there are kernels without matrix
+//! products. Windows of 3 × 3 use the Winograd algorithm if it pays. In all other cases the windows are written panel
+//! by panel as the product needs them.
+//!
+//! This crate is a part of `anabranch-kernels`, not a public interface.
+
+mod conv_transpose;
+mod dense;
+mod depthwise;
+mod image;
+mod lines;
+mod pieces;
+mod shallow;
+mod small;
+#[cfg(test)]
+mod testing;
+mod winograd;
+
+use anabranch_cpu_base::CpuKernel;
+use anabranch_cpu_base::gemm::MicroKernel;
+use anabranch_cpu_base::geometry::{Geometry, Steps};
+use anabranch_op::error::KernelError;
+use anabranch_op::op::{Conv, NodeSpec, Op, WinogradTile};
+
+/// Builds the kernel for a node that fits its op's definition.
+///
+/// # Errors
+/// If no kernel of this crate computes the node.
+pub fn prepare(node: &NodeSpec, constants: &[bool]) -> Result<Box<dyn CpuKernel>, KernelError> {
+    match &node.op {
+        Op::Conv(op) => prepare_for(MicroKernel::best(), op, node, constants),
+        Op::ConvTranspose(op) => conv_transpose::prepare(node, op, constants),
+        _ => Err(node.unsupported("it is no convolution of floats")),
+    }
+}
+
+fn prepare_for(
+    micro: &'static MicroKernel,
+    op: &Conv,
+    node: &NodeSpec,
+    constants: &[bool],
+) -> Result<Box<dyn CpuKernel>, KernelError> {
+    let geometry = geometry_of(op, node)?;
+    let constant = constants.get(1) == Some(&true);
+    if geometry.is_depthwise()
+        && let Some(kernel) = depthwise::prepare(micro, geometry, node, constants)?
+    {
+        return Ok(kernel);
+    }
+    if let Some(across) = op.shallow(node)
+        && let Some(kernel) = shallow::Kernel::new(geometry, across, node, constants)?
+    {
+        return Ok(Box::new(kernel));
+    }
+    if constant
+        && winograd::Kernel::suits(micro)
+        && let Some(winograd_tile) = WinogradTile::of(op, node)
+    {
+        return Ok(Box::new(winograd::Kernel::new(micro, geometry, winograd_tile, node)?));
+    }
+    Ok(if constant && small::Kernel::suits(micro, &geometry) {
+        Box::new(small::Kernel::new(micro, geometry, node)?)
+    } else {
+        Box::new(dense::Kernel::new(micro, geometry, node, constant)?)
+    })
+}
+
+fn geometry_of(op: &Conv, node: &NodeSpec) -> Result<Geometry, KernelError> {
+    let Conv { strides, pads, dilations, group, .. } = *op;
+    let steps = Steps { strides, pads, dilations };
+    Geometry::new(node, node.inputs[0].shape.dims(), node.outputs[0].shape.dims(), steps, group)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,59 @@
+//! Kernels that move, select and reduce data: one file per kernel.
+//!
+//! This crate is a part of `anabranch-kernels`, not a public interface.
+
+#![forbid(unsafe_code)]
+
+mod append;
+mod arg_reduce;
+mod attention;
+mod concat;
+mod copy;
+mod gather;
+mod length;
+mod pad;
+pub mod pool;
+pub mod reduce;
+mod resize;
+mod rotary;
+mod running;
+mod scatter;
+mod slice;
+mod softmax;
+#[cfg(test)]
+mod testing;
+mod top;
+mod transpose;
+mod trees;
+
+use anabranch_cpu_base::CpuKernel;
+use anabranch_op::error::KernelError;
+use anabranch_op::op::{NodeSpec, Op};
+
+/// Builds the kernel for a node that fits its op's definition.
+///
+/// # Errors
+/// If no kernel of this crate computes the node.
+pub fn prepare(node: &NodeSpec) -> Result<Box<dyn CpuKernel>, KernelError> {
+    Ok(match &node.op {
+        Op::Pool(op) => pool::prepare(node, op)?,
+        Op::Reduce(op) => reduce::prepare(node, op)?,
+        Op::Softmax(op) => softmax::prepare(node, op),
+        Op::ArgReduce(op) => arg_reduce::prepare(node, op),
+        Op::TopK(op) => top::prepare(node, op),
+        Op::Running(op) => running::prepare(node, op),
+        Op::Scatter(op) => scatter::prepare(node, op),
+        Op::Resize(op) => resize::prepare(node, op)?,
+        Op::Transpose(op) => transpose::prepare(node, op),
+        Op::Concat(op) => concat::prepare(node, op),
+        Op::Slice(op) => slice::prepare(node, op),
+        Op::Pad(op) => pad::prepare(node, op)?,
+        Op::Gather(op) => gather::prepare(node, op),
+        Op::Attention(op) => attention::prepare(node, op)?,
+        Op::Append(op) => append::prepare(node, op),
+        Op::Rotary(op) => rotary::prepare(node, op),
+        Op::Length(op) => length::prepare(op),
+        Op::Trees(op) => trees::prepare(node, op),
+        _ => return Err(node.unsupported("it does not only move, select or reduce data")),
+    })
+}

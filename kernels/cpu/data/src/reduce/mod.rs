@@ -1,0 +1,366 @@
+//! Reductions over axes.
+//!
+//! Outputs whose elements lie side by side in the input are computed together, row by row of the input; all other
+//! outputs one by one, each along its own elements. If there are few outputs, the elements of each are cut into parts
+//! that threads share. If these parts are consecutive in the input, it can be taken window by window (see `stream`).
+//! The shapes determine all cuts, and partial results are joined in a fixed tree.
+
+mod stream;
+
+pub use stream::{Piece, Streamed, close, cut, scratch_bytes};
+
+use anabranch_cpu_base::elements::{elements, elements_mut};
+use anabranch_cpu_base::number::Number;
+use anabranch_cpu_base::{Call, CpuKernel};
+use anabranch_op::dtype::DType;
+use anabranch_op::error::KernelError;
+use anabranch_op::op::{NodeSpec, Reduce, ReduceKind};
+use anabranch_op::shape::merged;
+use std::marker::PhantomData;
+use std::ops::Range;
+
+/// Elements read that are worth a hand-over to another thread.
+const PIECE: usize = 16_384;
+/// Number of outputs, or of blocks of [`COLUMNS`] outputs, below which threads could be idle. The elements of each
+/// output are then cut into parts.
+const FEW: usize = 16;
+/// Maximum number of parts: enough to keep a large machine busy.
+const MOST_PARTS: usize = 64;
+/// Elements of a part of an input that is taken window by window, if there are few outputs.
+const PART: usize = 4096;
+/// Minimum elements of such a part for each output, so that folds are few compared with elements.
+const PART_PER_OUTPUT: usize = 64;
+/// Maximum pieces of several parts into which such an input is cut between threads.
+const MOST_PIECES: usize = 256;
+/// Elements that are gathered before they are folded.
+const GATHERED: usize = 1024;
+/// Number of outputs that are computed together.
+const COLUMNS: usize = 256;
+/// Rows that are accumulated one after the other, before results are joined in a tree.
+const ROWS: usize = 64;
+
+/// Kernel of a reduction of numbers of one type.
+struct ReduceKernel<T> {
+    kind: ReduceKind,
+    /// For each kept axis, then for each reduced axis: size and stride in elements.
+    kept: Vec<(usize, usize)>,
+    reduced: Vec<(usize, usize)>,
+    /// Elements of each output.
+    count: usize,
+    /// Elements of each part of an output, except the last.
+    part: usize,
+    outputs: usize,
+    /// Whether parts are consecutive in the input.
+    streamed: bool,
+    number: PhantomData<T>,
+}
+
+/// Prepares a reduction. Reductions with [`NodeSpec::accumulated_rows`] can take their input window by window.
+pub fn prepare(node: &NodeSpec, op: &Reduce) -> Result<Box<dyn Streamed>, KernelError> {
+    Ok(match node.inputs[0].dtype {
+        DType::F64 => Box::new(ReduceKernel::<f64>::new(node, op)?),
+        DType::I32 => Box::new(ReduceKernel::<i32>::new(node, op)?),
+        DType::I64 => Box::new(ReduceKernel::<i64>::new(node, op)?),
+        DType::U64 => Box::new(ReduceKernel::<u64>::new(node, op)?),
+        _ => Box::new(ReduceKernel::<f32>::new(node, op)?),
+    })
+}
+
+fn size(axes: &[(usize, usize)]) -> usize {
+    axes.iter().map(|(size, _)| size).product()
+}
+
+/// Returns the element offset of an index over these axes.
+fn offset(axes: &[(usize, usize)], mut index: usize) -> usize {
+    let mut offset = 0;
+    for (size, stride) in axes.iter().rev() {
+        offset += index % size * stride;
+        index /= size;
+    }
+    offset
+}
+
+impl<T: Number> ReduceKernel<T> {
+    fn new(node: &NodeSpec, op: &Reduce) -> Result<Self, KernelError> {
+        let input = &node.inputs[0];
+        if input.dtype != T::DTYPE {
+            return Err(node.unsupported(format!("there is no reduction of {}", input.dtype)));
+        }
+        let dims = input.shape.dims();
+        let strides = input.shape.strides();
+        let axes = |reduced: bool| {
+            let chosen = (0..dims.len()).filter(|axis| op.axes.contains(axis) == reduced);
+            merged(chosen.map(|axis| (dims[axis], strides[axis])), |outer, inner, size| *outer == inner * size)
+        };
+        let (kept, reduced) = (axes(false), axes(true));
+        let (count, outputs) = (size(&reduced), size(&kept));
+        let streamed = node.accumulated_rows().is_some();
+        let mut kernel =
+            Self { kind: op.kind, kept, reduced, count, part: count, outputs, streamed, number: PhantomData };
+        kernel.part = kernel.part_length();
+        Ok(kernel)
+    }
+
+    /// Returns the elements of each output in a part, a function of the shapes alone.
+    fn part_length(&self) -> usize {
+        let Self { count, outputs, .. } = *self;
+        if count == 0 || outputs == 0 {
+            return count;
+        }
+        if self.streamed {
+            let row = self.row();
+            return (PART.max(PART_PER_OUTPUT * outputs).div_ceil(row * outputs) * row).min(count);
+        }
+        let blocks = outputs.div_ceil(self.width().min(COLUMNS)).max(1);
+        if blocks >= FEW || !T::joins(self.kind) {
+            return count;
+        }
+        let parts = (count.saturating_mul(outputs) / PIECE).min(MOST_PARTS / blocks).clamp(1, count.max(1));
+        count.div_ceil(parts)
+    }
+
+    /// Returns the elements of each output at one index of the outermost reduced axis.
+    fn row(&self) -> usize {
+        self.reduced.first().map_or(1, |(size, _)| self.count / size)
+    }
+
+    fn parts(&self) -> usize {
+        self.count.div_ceil(self.part.max(1)).max(1)
+    }
+
+    /// Returns the number of outputs that lie side by side in the input as they do in the output; 1 if none do.
+    fn width(&self) -> usize {
+        match self.kept.last() {
+            // The logarithm of a sum of exponentials needs an output's greatest element first.
+            Some((size, 1)) if self.kind != ReduceKind::LogSumExp && T::joins(self.kind) => *size,
+            _ => 1,
+        }
+    }
+
+    /// Returns the elements of part `part` of each output.
+    fn part(&self, part: usize) -> Range<usize> {
+        part * self.part..self.count.min((part + 1) * self.part)
+    }
+
+    /// Folds the elements `range` of the outputs from `first` on into `target`.
+    fn fold_outputs(&self, source: &[T], first: usize, range: Range<usize>, target: &mut [T]) {
+        let (width, mut at) = (self.width(), 0);
+        while at < target.len() {
+            let output = first + at;
+            let start = offset(&self.kept, output);
+            let run = (width - output % width).min(target.len() - at).min(COLUMNS);
+            if width == 1 {
+                target[at] = self.along(&source[start..], range.clone());
+            } else {
+                self.across(&source[start..], range.clone(), &mut target[at..at + run]);
+            }
+            at += run;
+        }
+    }
+
+    /// Folds one output's elements `range`; the first is at the start of `source`.
+    fn along(&self, source: &[T], range: Range<usize>) -> T {
+        let run = self.reduced.last().map_or(1, |(size, stride)| if *stride == 1 { *size } else { 1 });
+        let [first, last] = [range.start / run, range.end.saturating_sub(1) / run];
+        if first == last {
+            let start = offset(&self.reduced, range.start);
+            return T::fold(self.kind, &source[start..start + range.len()]);
+        }
+        if !T::joins(self.kind) {
+            let elements: Vec<T> = range.map(|index| source[offset(&self.reduced, index)]).collect();
+            return T::fold(self.kind, &elements);
+        }
+        if range.len() <= GATHERED {
+            let mut gathered = [T::zeroed(); GATHERED];
+            let elements = &mut gathered[..range.len()];
+            for (element, index) in elements.iter_mut().zip(range) {
+                *element = source[offset(&self.reduced, index)];
+            }
+            return T::fold(self.kind, elements);
+        }
+        let middle = first.midpoint(last + 1) * run;
+        T::join(self.kind, self.along(source, range.start..middle), self.along(source, middle..range.end))
+    }
+
+    /// Folds the elements `range` of neighbouring outputs, at most [`COLUMNS`].
+    fn across(&self, source: &[T], range: Range<usize>, target: &mut [T]) {
+        if range.len() <= ROWS {
+            T::fold_rows(self.kind, source, range.map(|index| offset(&self.reduced, index)), target);
+            return;
+        }
+        let middle = range.start.midpoint(range.end);
+        self.across(source, range.start..middle, target);
+        let mut upper = [T::zeroed(); COLUMNS];
+        let upper = &mut upper[..target.len()];
+        self.across(source, middle..range.end, upper);
+        for (lower, upper) in target.iter_mut().zip(upper) {
+            *lower = T::join(self.kind, *lower, *upper);
+        }
+    }
+
+    /// Joins an output's parts, which are `distance` apart, pairwise.
+    fn joined(&self, parts: &[T], distance: usize) -> T {
+        let count = parts.len().div_ceil(distance);
+        if count <= 1 {
+            return parts[0];
+        }
+        let (low, high) = parts.split_at(count / 2 * distance);
+        T::join(self.kind, self.joined(low, distance), self.joined(high, distance))
+    }
+}
+
+impl<T: Number> Streamed for ReduceKernel<T> {
+    fn part_bytes(&self) -> usize {
+        self.part * self.outputs * size_of::<T>()
+    }
+
+    fn input_bytes(&self) -> usize {
+        self.count * self.outputs * size_of::<T>()
+    }
+
+    fn fold_bytes(&self) -> usize {
+        self.outputs * size_of::<T>()
+    }
+
+    fn fold(&self, parts: &[u8], folds: &mut [u8]) {
+        let (source, target): (&[T], &mut [T]) = (elements(parts), elements_mut(folds));
+        let folds = target.chunks_exact_mut(self.outputs);
+        for (part, fold) in source.chunks(self.part * self.outputs).zip(folds) {
+            self.fold_outputs(part, 0, 0..part.len() / self.outputs, fold);
+        }
+    }
+
+    fn finish(&self, folds: &[u8], output: &mut [u8]) {
+        let parts: &[T] = elements(&folds[..self.parts() * self.fold_bytes()]);
+        for (output, target) in elements_mut::<T>(output).iter_mut().enumerate() {
+            *target = T::finish(self.kind, self.joined(&parts[output..], self.outputs), self.count);
+        }
+    }
+}
+
+impl<T: Number> CpuKernel for ReduceKernel<T> {
+    fn scratch_bytes(&self) -> usize {
+        match self.parts() {
+            1 => 0,
+            _ if self.streamed => scratch_bytes(self, 0),
+            parts => parts * self.outputs * size_of::<T>(),
+        }
+    }
+
+    fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
+        let output = &mut *call.outputs[0];
+        if self.streamed && self.parts() > 1 {
+            // Pieces of whole parts, as many as a large machine can use.
+            let piece = (PIECE / self.part).max(self.parts().div_ceil(MOST_PIECES));
+            stream::take_all(self, call.inputs[0], piece, call.scratch, output, call.team);
+            return Ok(());
+        }
+        let source: &[T] = elements(call.inputs[0]);
+        let target: &mut [T] = elements_mut(output);
+        let outputs = target.len();
+        if outputs == 0 {
+            return Ok(());
+        }
+        if self.count == 0 {
+            target.fill(T::finish(self.kind, T::fold(self.kind, &[]), 0));
+            return Ok(());
+        }
+        if self.parts() == 1 {
+            let piece = (PIECE / self.count).max(1).next_multiple_of(self.width().min(COLUMNS));
+            call.team.run_pieces(target, piece, &|index, target| {
+                self.fold_outputs(source, index * piece, 0..self.count, target);
+                target.iter_mut().for_each(|value| *value = T::finish(self.kind, *value, self.count));
+            });
+            return Ok(());
+        }
+        let partial: &mut [T] = elements_mut(&mut call.scratch[..self.parts() * outputs * size_of::<T>()]);
+        call.team.run_pieces(partial, outputs, &|part, partial| self.fold_outputs(source, 0, self.part(part), partial));
+        for (output, target) in target.iter_mut().enumerate() {
+            *target = T::finish(self.kind, self.joined(&partial[output..], outputs), self.count);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{node, numbers, run_all_ways, shape, tensor};
+    use anabranch_op::DType;
+    use anabranch_op::op::{Op, Reduce, ReduceKind};
+
+    fn reduced(dtype: DType, kind: ReduceKind, dims: &[usize], axes: &[usize]) -> Vec<f64> {
+        let input = tensor(dtype, dims, |i| ((i * 7) % 5) as f64 - 1.0);
+        let kept: Vec<_> = (0..dims.len()).filter(|axis| !axes.contains(axis)).map(|axis| dims[axis]).collect();
+        let inputs = [input];
+        let node = node(Op::Reduce(Reduce { kind, axes: axes.to_vec() }), &inputs, dtype, &kept);
+        numbers(&run_all_ways(&node, &inputs)[0])
+    }
+
+    /// Computes the definition.
+    fn naive(kind: ReduceKind, dims: &[usize], axes: &[usize]) -> Vec<f64> {
+        let strides = shape(dims).strides();
+        let kept: Vec<_> = (0..dims.len()).filter(|axis| !axes.contains(axis)).collect();
+        let size = |axes: &[usize]| axes.iter().map(|axis| dims[*axis]).product::<usize>();
+        let place = |axes: &[usize], mut index: usize| {
+            axes.iter().rev().fold(0, |sum, axis| {
+                let here = index % dims[*axis] * strides[*axis];
+                index /= dims[*axis];
+                sum + here
+            })
+        };
+        let value = |flat: usize| ((flat * 7) % 5) as f64 - 1.0;
+        (0..size(&kept))
+            .map(|k| {
+                let values: Vec<f64> = (0..size(axes)).map(|r| value(place(&kept, k) + place(axes, r))).collect();
+                let sum = |f: fn(f64) -> f64| values.iter().map(|v| f(*v)).sum::<f64>();
+                match kind {
+                    ReduceKind::Sum => sum(|v| v),
+                    ReduceKind::Mean => sum(|v| v) / values.len() as f64,
+                    ReduceKind::Max => values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+                    ReduceKind::Min => values.iter().copied().fold(f64::INFINITY, f64::min),
+                    ReduceKind::Product => values.iter().product(),
+                    ReduceKind::SumOfSquares => sum(|v| v * v),
+                    ReduceKind::SumOfMagnitudes => sum(f64::abs),
+                    ReduceKind::LogSumExp => sum(f64::exp).ln(),
+                }
+            })
+            .collect()
+    }
+
+    #[test]
+    fn every_kind_over_any_axes() {
+        use ReduceKind::{LogSumExp, Max, Mean, Min, Product, Sum, SumOfMagnitudes, SumOfSquares};
+        for (dims, axes) in [
+            (vec![3, 4], vec![1]),
+            (vec![3, 4], vec![0]),
+            (vec![2, 3, 4, 5], vec![2, 3]),
+            (vec![2, 3, 4, 5], vec![1]),
+            (vec![2, 3, 4, 5], vec![0, 2]),
+            (vec![2, 1, 3], vec![0, 1, 2]),
+            (vec![40_000], vec![0]),
+            (vec![5_000, 8], vec![0]),
+            (vec![3, 300, 70], vec![1]),
+            (vec![70, 700], vec![0]),
+            (vec![30, 5_000], vec![0]),
+            (vec![30, 3, 2_000], vec![0, 2]),
+            (vec![2_000, 9, 3], vec![0, 2]),
+            (vec![3], vec![]),
+        ] {
+            for kind in [Sum, Mean, Max, Min, SumOfSquares, SumOfMagnitudes, LogSumExp, Product] {
+                for dtype in [DType::F32, DType::F64, DType::I32, DType::I64] {
+                    let is_float = dtype.is_float();
+                    if kind == Mean && !is_float || kind == Product && dims.iter().product::<usize>() > 1000 {
+                        continue;
+                    }
+                    let (got, mut want) = (reduced(dtype, kind, &dims, &axes), naive(kind, &dims, &axes));
+                    if !is_float {
+                        want.iter_mut().for_each(|want| *want = want.trunc());
+                    }
+                    assert_eq!(got.len(), want.len());
+                    let close = |g: f64, w: f64| (g - w).abs() <= 1e-5 * w.abs().max(1.0);
+                    assert!(got.iter().zip(&want).all(|(g, w)| close(*g, *w)), "{kind:?} {dtype} {dims:?} {axes:?}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Rotary position embedding: pairs of features of each head turned by the angles of their position.
+
+use anabranch_cpu_base::elements::{elements, elements_mut};
+use anabranch_cpu_base::vector::{Isa, Loop, vectorised};
+use anabranch_cpu_base::{Call, CpuKernel};
+use anabranch_op::error::KernelError;
+use anabranch_op::op::{NodeSpec, Rotary};
+
+/// Elements that are worth a hand-over to another thread.
+const PIECE: usize = 8192;
+
+struct RotaryKernel {
+    heads: usize,
+    length: usize,
+    depth: usize,
+    /// Positions that there are angles of, and the pairs of each.
+    positions: usize,
+    pairs: usize,
+    op: Rotary,
+    /// Whether each query has a position of its own.
+    own: bool,
+}
+
+/// Prepares a rotation.
+pub(crate) fn prepare(node: &NodeSpec, op: &Rotary) -> Box<dyn CpuKernel> {
+    let (x, angles) = (node.inputs[0].shape.dims(), node.inputs[1].shape.dims());
+    let length = node.rotary_length();
+    let heads = if op.by_head { x[1] } else { x[2] };
+    let own = node.inputs[3].shape.elements() == x[0] * length;
+    Box::new(RotaryKernel { heads, length, depth: x[3], positions: angles[0], pairs: angles[1], op: op.clone(), own })
+}
+
+/// The features of one head at one position.
+struct Turn<'a> {
+    x: &'a [f32],
+    cosines: &'a [f32],
+    sines: &'a [f32],
+    interleaved: bool,
+    out: &'a mut [f32],
+}
+
+impl Loop for Turn<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<I: Isa>(self) {
+        let Self { x, cosines, sines, interleaved, out } = self;
+        let pairs = cosines.len();
+        out[2 * pairs..].copy_from_slice(&x[2 * pairs..]);
+        if interleaved {
+            let angles = cosines.iter().zip(sines);
+            for ((out, x), (cosine, sine)) in
+                out.as_chunks_mut::<2>().0.iter_mut().zip(x.as_chunks::<2>().0).zip(angles)
+            {
+                *out = [x[0] * cosine - x[1] * sine, x[0] * sine + x[1] * cosine];
+            }
+            return;
+        }
+        let (first, second) = x[..2 * pairs].split_at(pairs);
+        let (real, imaginary) = out[..2 * pairs].split_at_mut(pairs);
+        for i in 0..pairs {
+            real[i] = first[i] * cosines[i] - second[i] * sines[i];
+            imaginary[i] = first[i] * sines[i] + second[i] * cosines[i];
+        }
+    }
+}
+
+impl CpuKernel for RotaryKernel {
+    fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
+        let [x, cosines, sines, positions] = call.inputs else { unreachable!("four inputs, as was checked") };
+        let (x, cosines, sines) = (elements::<f32>(x), elements::<f32>(cosines), elements::<f32>(sines));
+        let out: &mut [f32] = elements_mut(call.outputs[0]);
+        let &Self { heads, length, depth, pairs, .. } = self;
+        if out.is_empty() {
+            return Ok(());
+        }
+        let positions = self.places(elements(positions), out.len() / (heads * length * depth))?;
+        let rows = (PIECE / depth).max(1);
+        call.team.run_pieces(out, rows * depth, &|piece, out| {
+            for (at, out) in out.chunks_exact_mut(depth).enumerate() {
+                let row = piece * rows + at;
+                let (row, query) = (row / length, row % length);
+                let (item, head) = (row / heads, row % heads);
+                let from = if self.op.by_head { row * length + query } else { (item * length + query) * heads + head };
+                let angle = positions[item * length + query] * pairs;
+                vectorised(Turn {
+                    x: &x[from * depth..][..depth],
+                    cosines: &cosines[angle..][..pairs],
+                    sines: &sines[angle..][..pairs],
+                    interleaved: self.op.interleaved,
+                    out,
+                });
+            }
+        });
+        Ok(())
+    }
+}
+
+impl RotaryKernel {
+    /// The position of each query of each row of the batch.
+    fn places(&self, given: &[i64], batch: usize) -> Result<Vec<usize>, KernelError> {
+        let place = |at: usize| {
+            let (row, query) = (at / self.length, at % self.length);
+            let position = if self.own { given[at] } else { given[row].saturating_add(query as i64) };
+            usize::try_from(position).ok().filter(|place| *place < self.positions).ok_or_else(|| KernelError::Value {
+                op: "rotary",
+                reason: format!(
+                    "position {position} is outside the {} positions that have angles (row {row} of the batch)",
+                    self.positions
+                ),
+            })
+        };
+        (0..batch * self.length).map(place).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{computed, node, run, tensor};
+    use anabranch_op::op::Op;
+    use anabranch_op::{DType, Tensor};
+
+    /// Returns one element by the definition.
+    fn turned(op: &Rotary, [heads, length, depth]: [usize; 3], pairs: usize, position: usize, at: usize) -> f64 {
+        let (feature, row) = (at % depth, at / depth);
+        let (query, head, item) = (row % length, row / length % heads, row / length / heads);
+        let from = if op.by_head { row } else { (item * length + query) * heads + head };
+        let x = |feature: usize| value(from * depth + feature);
+        if feature >= 2 * pairs {
+            return x(feature);
+        }
+        let (pair, second) =
+            if op.interleaved { (feature / 2, feature % 2 == 1) } else { (feature % pairs, feature >= pairs) };
+        let (a, b) = if op.interleaved { (x(2 * pair), x(2 * pair + 1)) } else { (x(pair), x(pair + pairs)) };
+        let (cosine, sine) = (angle(position * pairs + pair).cos(), angle(position * pairs + pair).sin());
+        if second { a * sine + b * cosine } else { a * cosine - b * sine }
+    }
+
+    fn value(i: usize) -> f64 {
+        ((i * 37) % 101) as f64 / 17.0 - 3.0
+    }
+
+    fn angle(i: usize) -> f64 {
+        ((i * 53) % 97) as f64 / 11.0
+    }
+
+    #[test]
+    fn pairs_are_turned_by_their_position() {
+        let sizes = [([2, 3, 8], 4), ([3, 1, 20], 6), ([1, 5, 7], 3), ([4, 2, 64], 32)];
+        for (([heads, length, depth], pairs), flags) in sizes.into_iter().flat_map(|it| (0..8).map(move |f| (it, f))) {
+            let op = Rotary { interleaved: flags & 1 != 0, by_head: flags & 2 != 0 };
+            let own = flags & 4 != 0;
+            let dims = if op.by_head { [2, heads, length, depth] } else { [2, length, heads, depth] };
+            let angles = |of: fn(f64) -> f64| tensor(DType::F32, &[12, pairs], |i| of(angle(i)));
+            let places: Vec<i64> = (0..2 * length as i64).map(|i| i * 5 % 12).collect();
+            let given = if own { places.clone() } else { vec![3, 7] };
+            let inputs =
+                [tensor(DType::F32, &dims, value), angles(f64::cos), angles(f64::sin), Tensor::from_i64s(&given)];
+            let got = computed::<f32>(Op::Rotary(op.clone()), &inputs, &[2, heads, length, depth]);
+            for (at, got) in got.iter().enumerate() {
+                let (query, item) = (at / depth % length, at / depth / length / heads);
+                let position = if own { places[item * length + query] as usize } else { [3, 7][item] + query };
+                let want = turned(&op, [heads, length, depth], pairs, position, at);
+                assert!((f64::from(*got) - want).abs() < 1e-5, "{op:?} at {at}: {got} {want}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_position_without_angles_is_an_error_that_names_it() {
+        for bad in [-1, 12, i64::MIN, i64::MAX] {
+            let angles = tensor(DType::F32, &[12, 2], |_| 1.0);
+            let inputs =
+                [tensor(DType::F32, &[1, 2, 1, 4], |_| 1.0), angles.clone(), angles, Tensor::from_i64s(&[bad])];
+            let op = Op::Rotary(Rotary { interleaved: false, by_head: true });
+            let error = run(&node(op, &inputs, DType::F32, &[1, 2, 1, 4]), &inputs).expect_err("outside").to_string();
+            assert!(error.contains(&bad.to_string()), "{error}");
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Running sums and products: each element along an axis is joined with all elements before it, in order.
+//!
+//! Floats are joined in `f64`, and each result is rounded to their type. A sum of many elements therefore loses little,
+//! and a product that ends at zero does not overflow before. Integers wrap. The smallest part of the work is one line,
+//! or up to [`CHUNK`] lines side by side.
+
+use anabranch_cpu_base::convert::{from_f64, from_i64, to_f64, to_i64};
+use anabranch_cpu_base::team::{Grid, Tile};
+use anabranch_cpu_base::{Call, CpuKernel};
+use anabranch_op::dtype::DType;
+use anabranch_op::error::KernelError;
+use anabranch_op::op::{NodeSpec, Running};
+use std::ops::Range;
+
+/// Elements that are converted at a time.
+const CHUNK: usize = 64;
+
+/// Bytes of data that are worth a part.
+const PIECE: usize = 64 << 10;
+
+struct RunningKernel {
+    op: Running,
+    count: usize,
+    inner: usize,
+    dtype: DType,
+}
+
+/// Functions that read, join and write elements as numbers of one type.
+struct Numbers<T> {
+    load: fn(DType, &[u8], &mut [T]),
+    store: fn(&[T], DType, &mut [u8]),
+    join: fn(T, T) -> T,
+    neutral: T,
+}
+
+/// Prepares a running sum or product.
+pub(crate) fn prepare(node: &NodeSpec, op: &Running) -> Box<dyn CpuKernel> {
+    let (dims, dtype) = (node.inputs[0].shape.dims(), node.inputs[0].dtype);
+    Box::new(RunningKernel { op: op.clone(), count: dims[op.axis], inner: dims[op.axis + 1..].iter().product(), dtype })
+}
+
+impl CpuKernel for RunningKernel {
+    fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
+        let (source, target) = (call.inputs[0], &mut *call.outputs[0]);
+        let stack = self.count * self.inner * self.dtype.size();
+        if stack == 0 || target.is_empty() {
+            return Ok(());
+        }
+        let row = self.inner * self.dtype.size();
+        if self.inner > CHUNK && stack > PIECE {
+            let chunk = CHUNK * self.dtype.size();
+            let tile_columns = (PIECE / self.count).next_multiple_of(chunk).max(chunk);
+            let batch = target.len() / stack;
+            let grid = Grid { batch, rows: self.count, columns: row, tile_rows: self.count, tile_columns };
+            call.team.run_tiles(target, grid, &|tile| self.columns(&source[tile.matrix * stack..][..stack], tile));
+            return Ok(());
+        }
+        let piece = (PIECE / stack).max(1) * stack;
+        call.team.run_pieces(target, piece, &|at, target| {
+            let source = &source[at * piece..][..target.len()];
+            for (source, target) in source.chunks_exact(stack).zip(target.chunks_exact_mut(stack)) {
+                self.columns(source, Tile::whole(target, row));
+            }
+        });
+        Ok(())
+    }
+}
+
+impl RunningKernel {
+    /// Computes the lines along the columns of a tile, from its stack of slices.
+    fn columns(&self, source: &[u8], target: Tile<'_, u8>) {
+        let multiply = self.op.multiply;
+        if self.dtype.is_float() {
+            // A sum of −0 alone is −0, and a sum of nothing is 0.
+            let zero = if self.op.exclusive { 0.0 } else { -0.0 };
+            let (join, neutral): (fn(f64, f64) -> f64, _) =
+                if multiply { (|a, b| a * b, 1.0) } else { (|a, b| a + b, zero) };
+            self.run_as(source, target, &Numbers { load: to_f64, store: from_f64, join, neutral });
+        } else {
+            let (join, neutral): (fn(i64, i64) -> i64, _) =
+                if multiply { (i64::wrapping_mul, 1) } else { (i64::wrapping_add, 0) };
+            self.run_as(source, target, &Numbers { load: to_i64, store: from_i64, join, neutral });
+        }
+    }
+
+    fn run_as<T: Copy + Default>(&self, source: &[u8], mut target: Tile<'_, u8>, numbers: &Numbers<T>) {
+        if self.inner == 1 {
+            return self.line(source, target.whole_rows(), numbers);
+        }
+        let bytes = CHUNK * self.dtype.size();
+        for start in (0..target.columns.len()).step_by(bytes) {
+            let end = target.columns.len().min(start + bytes);
+            self.lines(source, &mut target, start..end, numbers);
+        }
+    }
+
+    /// Computes one line whose elements are consecutive.
+    fn line<T: Copy + Default>(&self, source: &[u8], target: &mut [u8], numbers: &Numbers<T>) {
+        let (mut values, mut sum) = ([T::default(); CHUNK], numbers.neutral);
+        let bytes = CHUNK * self.dtype.size();
+        let chunks = source.len().div_ceil(bytes);
+        for chunk in 0..chunks {
+            let start = bytes * if self.op.reverse { chunks - 1 - chunk } else { chunk };
+            let range = start..source.len().min(start + bytes);
+            let values = &mut values[..range.len() / self.dtype.size()];
+            (numbers.load)(self.dtype, &source[range.clone()], values);
+            let join = |value: &mut T| self.join(&mut sum, value, numbers);
+            match self.op.reverse {
+                true => values.iter_mut().rev().for_each(join),
+                false => values.iter_mut().for_each(join),
+            }
+            (numbers.store)(values, self.dtype, &mut target[range]);
+        }
+    }
+
+    /// Computes up to [`CHUNK`] lines side by side: these bytes of the tile's rows.
+    fn lines<T: Copy + Default>(
+        &self,
+        source: &[u8],
+        target: &mut Tile<'_, u8>,
+        bytes: Range<usize>,
+        numbers: &Numbers<T>,
+    ) {
+        let width = bytes.len() / self.dtype.size();
+        let first = target.columns.start + bytes.start;
+        let (mut values, mut sums) = ([T::default(); CHUNK], [numbers.neutral; CHUNK]);
+        let values = &mut values[..width];
+        for step in 0..self.count {
+            let step = if self.op.reverse { self.count - 1 - step } else { step };
+            let start = step * self.inner * self.dtype.size() + first;
+            (numbers.load)(self.dtype, &source[start..][..bytes.len()], values);
+            sums.iter_mut().zip(&mut *values).for_each(|(sum, value)| self.join(sum, value, numbers));
+            (numbers.store)(values, self.dtype, &mut target.row(step)[bytes.clone()]);
+        }
+    }
+
+    /// Joins an element with the elements before it, and replaces it by the result; an exclusive result leaves out the
+    /// element itself.
+    #[inline(always)]
+    fn join<T: Copy>(&self, sum: &mut T, value: &mut T, numbers: &Numbers<T>) {
+        let joined = (numbers.join)(*sum, *value);
+        *value = if self.op.exclusive { *sum } else { joined };
+        *sum = joined;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::prepare;
+    use crate::testing::{computed, tensor};
+    use anabranch_cpu_base::{Call, Team};
+    use anabranch_op::op::{NodeSpec, Op, Running};
+    use anabranch_op::{DType, Shape, Tensor, TensorSpec};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn every_axis_is_joined_from_either_end() {
+        for (dims, axis) in [(vec![5], 0), (vec![3, 130], 1), (vec![130, 3], 0), (vec![2, 7, 70], 1), (vec![4, 1], 1)] {
+            let x = tensor(DType::F32, &dims, |i| ((i * 7) % 5) as f64 - 2.0);
+            let (count, inner) = (dims[axis], dims[axis + 1..].iter().product::<usize>());
+            for (reverse, exclusive) in [(false, false), (true, false), (false, true), (true, true)] {
+                let op = Op::Running(Running { axis, multiply: false, reverse, exclusive });
+                let got: Vec<f32> = computed(op, std::slice::from_ref(&x), &dims);
+                let x: &[f32] = x.elements().expect("f32");
+                for (at, got) in got.iter().enumerate() {
+                    let index = at / inner % count;
+                    let joined = (0..count).filter(|other| match (reverse, exclusive) {
+                        (false, false) => *other <= index,
+                        (false, true) => *other < index,
+                        (true, false) => *other >= index,
+                        (true, true) => *other > index,
+                    });
+                    let line = at - index * inner;
+                    let want: f32 = joined.map(|other| x[line + other * inner]).sum();
+                    assert_eq!(*got, want, "{dims:?} along {axis}, {reverse} {exclusive}, at {at}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn integers_wrap_and_products_do_not_overflow_before_a_zero() {
+        let running = |multiply| Op::Running(Running { axis: 0, multiply, reverse: false, exclusive: false });
+        let x = tensor(DType::I32, &[3], |_| f64::from(i32::MAX));
+        assert_eq!(computed::<i32>(running(false), &[x], &[3]), [i32::MAX, -2, i32::MAX - 2]);
+        let x = tensor(DType::F32, &[4], |i| [1e30, 1e30, 0.0, 2.0][i]);
+        assert_eq!(computed::<f32>(running(true), &[x], &[4]), [1e30, f32::INFINITY, 0.0, 0.0]);
+    }
+
+    #[test]
+    fn sums_of_zeros_below_are_below() {
+        let sums = |exclusive, reverse| {
+            let x = tensor(DType::F32, &[3], |i| [-0.0, -0.0, 1.0][i]);
+            let op = Op::Running(Running { axis: 0, multiply: false, reverse, exclusive });
+            computed::<f32>(op, &[x], &[3]).into_iter().map(f32::to_bits).collect::<Vec<_>>()
+        };
+        let bits = |values: [f32; 3]| values.map(f32::to_bits);
+        assert_eq!(sums(false, false), bits([-0.0, -0.0, 1.0]));
+        assert_eq!(sums(true, false), bits([0.0, 0.0, 0.0]));
+        assert_eq!(sums(false, true), bits([1.0, 1.0, 1.0]));
+    }
+
+    #[test]
+    fn a_wide_stack_is_left_between_its_columns() {
+        let (count, inner) = (100, 64 * 100);
+        let x = Tensor::zeroed(TensorSpec::new(DType::F32, Shape::new([count, inner]).expect("small")));
+        let op = Op::Running(Running { axis: 0, multiply: false, reverse: false, exclusive: false });
+        let node = NodeSpec { op, inputs: vec![x.spec().clone()], outputs: vec![x.spec().clone()] };
+        let kernel = prepare(&node, &[false]).expect("a sound node");
+        let (team, asked) = (Team::solo(), Arc::new(AtomicUsize::new(0)));
+        let asks = Arc::clone(&asked);
+        let _watched = team.watch(Arc::new(move || asks.fetch_add(1, Ordering::Relaxed) >= 3));
+        let mut made = vec![1u8; x.spec().bytes()];
+        let (inputs, outputs) = ([x.bytes()], &mut [&mut made[..]][..]);
+        kernel.run(Call { inputs: &inputs, outputs, rows: 0..1, scratch: &mut [], team: &team }).expect("left");
+        let computed = made.iter().filter(|byte| **byte == 0).count();
+        assert!(computed > 0 && computed < made.len() / 8, "{computed} of {} bytes", made.len());
+    }
+
+    #[test]
+    fn long_sums_are_rounded_once() {
+        let x = tensor(DType::F32, &[100_000], |_| f64::from(0.1f32));
+        let op = Op::Running(Running { axis: 0, multiply: false, reverse: false, exclusive: false });
+        let got: Vec<f32> = computed(op, &[x], &[100_000]);
+        assert_eq!(got[99_999], (f64::from(0.1f32) * 100_000.0) as f32);
+    }
+}

@@ -1,0 +1,491 @@
+//! Kernel of an element-wise node.
+
+use super::code::Code;
+use super::interpret::Inputs;
+use super::layout::Layout;
+use super::number::{Number, Undefined};
+use super::source::Source;
+use anabranch_cpu_base::elements::{elements, elements_mut};
+use anabranch_cpu_base::{Call, CpuKernel};
+use anabranch_op::dtype::DType;
+use anabranch_op::error::KernelError;
+use anabranch_op::op::{Domain, Map, NodeSpec, Step};
+use std::sync::{Mutex, PoisonError};
+
+/// Elements of a piece, the unit of work of a thread: large enough that the hand-over cost is negligible.
+const PIECE: usize = 32 * 1024;
+/// Row length of the broadcast operands below which rows are gathered into blocks; longer rows are computed one by one.
+const LONG_ROW: usize = 256;
+
+/// Prepares an element-wise kernel.
+pub(crate) fn prepare(node: &NodeSpec, map: &Map) -> Result<Box<dyn CpuKernel>, KernelError> {
+    match map.domain {
+        Domain::F32 => Ok(Box::new(MapKernel::<f32>::new(node, map)?)),
+        Domain::F64 => Ok(Box::new(MapKernel::<f64>::new(node, map)?)),
+        Domain::I64 => Ok(Box::new(MapKernel::<i64>::new(node, map)?)),
+        Domain::U64 => Ok(Box::new(MapKernel::<u64>::new(node, map)?)),
+    }
+}
+
+/// Access to an operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access {
+    /// One value along each row.
+    Scalar,
+    /// Consecutive elements of the domain's type, read in place.
+    Slice,
+    /// Consecutive elements of another type, converted into a slot.
+    Convert,
+    /// Gathered into a slot, row by row of the operand's own layout.
+    Gather,
+}
+
+struct Operand {
+    dtype: DType,
+    access: Access,
+    /// Layout of the operand alone, if it is gathered.
+    gathered: Option<Layout>,
+    /// Elements in each row of the node's [`RowPlan`](anabranch_op::op::RowPlan), if the operand is windowed; else 0.
+    window: usize,
+}
+
+struct MapKernel<T> {
+    code: Code<T>,
+    layout: Layout,
+    operands: Vec<Operand>,
+    output: DType,
+    /// Elements of the output in each row of the node's row plan.
+    row_elements: usize,
+}
+
+impl<T: Number> MapKernel<T> {
+    fn new(node: &NodeSpec, map: &Map) -> Result<Self, KernelError> {
+        for step in map.expression.steps() {
+            if let Step::Unary(function, _) = step
+                && let Some(reason) = T::missing(*function)
+            {
+                return Err(node.unsupported(format!("{function:?}: {reason}")));
+            }
+        }
+        let output = &node.outputs[0];
+        let shapes: Vec<_> = node.inputs.iter().map(|input| &input.shape).collect();
+        let layout = Layout::new(&output.shape, &shapes)?;
+        let plan = node.row_plan();
+        let rows = plan.as_ref().map_or(1, |plan| plan.rows);
+        let whole_rows = whole_rows(&layout, shapes.len());
+        let operands: Vec<Operand> = (0..shapes.len())
+            .map(|index| {
+                let input = &node.inputs[index];
+                let access = access::<T>(&layout, index, input.dtype, whole_rows);
+                let gathered = (access == Access::Gather).then(|| layout.of_operand(index));
+                let windowed = plan.as_ref().is_some_and(|plan| plan.windowed[index]);
+                let window = if windowed { input.shape.elements() / rows } else { 0 };
+                Operand { dtype: input.dtype, access, gathered, window }
+            })
+            .collect();
+        let direct: Vec<bool> = operands.iter().map(|o| matches!(o.access, Access::Scalar | Access::Slice)).collect();
+        let code = Code::new(&map.expression, &direct)?;
+        // Blocks that gather short rows see the output as one row.
+        let layout = if whole_rows { layout } else { layout.as_one_row() };
+        Ok(Self { code, layout, operands, output: output.dtype, row_elements: output.shape.elements() / rows })
+    }
+
+    /// Computes the output's elements from `start` on.
+    fn piece(&self, start: usize, inputs: &Windows<'_>, out: &mut [u8]) -> Result<(), Undefined> {
+        // Sizes are powers of two, so a shift suffices; a division takes as long as a tiny node.
+        let shift = self.output.size().trailing_zeros();
+        let in_place = self.output == T::DTYPE;
+        let mut done = Ok(());
+        self.code.with_slots(usize::from(!in_place), out.len() >> shift, |slots, converted, block| {
+            self.layout.runs(start, out.len() >> shift, |row, column, run| {
+                let mut column = column;
+                for out in out[run.start << shift..run.end << shift].chunks_mut(block << shift) {
+                    let operands = Operands { kernel: self, windows: inputs, row, column, length: out.len() >> shift };
+                    column += operands.length;
+                    let computed = if in_place {
+                        self.code.run(&operands, slots, elements_mut(out))
+                    } else {
+                        let values = &mut converted[..operands.length];
+                        self.code.run(&operands, slots, values).map(|()| T::store(values, self.output, out))
+                    };
+                    done = done.and(computed);
+                }
+            });
+        });
+        done
+    }
+
+    /// Computes pieces in parallel. If several values are undefined, the error of the first piece is returned.
+    fn pieces(
+        &self,
+        start: usize,
+        inputs: &Windows<'_>,
+        call: &mut [u8],
+        team: &anabranch_cpu_base::Team,
+    ) -> Result<(), Undefined> {
+        let failed = Mutex::new(None::<(usize, Undefined)>);
+        team.run_pieces(call, PIECE * self.output.size(), &|index, out| {
+            if let Err(undefined) = self.piece(start + index * PIECE, inputs, out) {
+                let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
+                if failed.is_none_or(|(first, _)| index < first) {
+                    *failed = Some((index, undefined));
+                }
+            }
+        });
+        let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+        failed.map_or(Ok(()), |(_, undefined)| Err(undefined))
+    }
+}
+
+/// Whether blocks may be cut at the rows of the layout, because rows are long or no operand depends on them.
+fn whole_rows(layout: &Layout, operands: usize) -> bool {
+    layout.row() >= LONG_ROW || (0..operands).all(|o| layout.is_scalar(o) || layout.is_linear(o))
+}
+
+fn access<T: Number>(layout: &Layout, operand: usize, dtype: DType, whole_rows: bool) -> Access {
+    let scalar = if whole_rows { !layout.varies(operand) } else { layout.is_scalar(operand) };
+    match () {
+        () if scalar => Access::Scalar,
+        () if !whole_rows && !layout.is_linear(operand) => Access::Gather,
+        () if dtype == T::DTYPE => Access::Slice,
+        () => Access::Convert,
+    }
+}
+
+impl<T: Number> CpuKernel for MapKernel<T> {
+    fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
+        let start = call.rows.start * self.row_elements;
+        let windows = Windows { inputs: call.inputs, first_row: call.rows.start };
+        let out = &mut *call.outputs[0];
+        let done = if out.len() <= PIECE * self.output.size() {
+            self.piece(start, &windows, out)
+        } else {
+            self.pieces(start, &windows, out, call.team)
+        };
+        done.map_err(|Undefined(reason)| KernelError::Value { op: "map", reason: reason.into() })
+    }
+}
+
+/// Inputs of a call; windowed inputs begin at its first row.
+struct Windows<'a> {
+    inputs: &'a [&'a [u8]],
+    first_row: usize,
+}
+
+/// Operands over one block: `length` elements from `column` of a row of the layout.
+struct Operands<'a, T> {
+    kernel: &'a MapKernel<T>,
+    windows: &'a Windows<'a>,
+    row: usize,
+    column: usize,
+    length: usize,
+}
+
+impl<T: Number> Operands<'_, T> {
+    /// Returns the given bytes of an input, and the offset in them of the operand's first element in the block.
+    #[inline]
+    fn at(&self, input: usize) -> (&Operand, &[u8], usize) {
+        let operand = &self.kernel.operands[input];
+        let layout = &self.kernel.layout;
+        let column = if layout.varies(input) { self.column } else { 0 };
+        let offset = layout.offset(input, self.row) + column - operand.window * self.windows.first_row;
+        (operand, self.windows.inputs[input], offset)
+    }
+}
+
+impl<T: Number> Inputs<T> for Operands<'_, T> {
+    #[inline]
+    fn direct(&self, input: usize) -> Source<'_, T> {
+        let (operand, bytes, offset) = self.at(input);
+        if operand.access == Access::Slice {
+            return Source::Slice(&elements(bytes)[offset..][..self.length]);
+        }
+        Source::Scalar(one(operand.dtype, bytes, offset))
+    }
+
+    fn load(&self, input: usize, out: &mut [T]) {
+        if let Some(layout) = &self.kernel.operands[input].gathered {
+            let operand = &self.kernel.operands[input];
+            let base = operand.window * self.windows.first_row;
+            return gather(layout, operand.dtype, self.windows.inputs[input], base, self.column, out);
+        }
+        let (operand, bytes, offset) = self.at(input);
+        match operand.access {
+            Access::Scalar => out.fill(one(operand.dtype, bytes, offset)),
+            _ => consecutive(operand.dtype, bytes, offset, out),
+        }
+    }
+}
+
+/// Returns the element at `index`.
+#[inline]
+fn one<T: Number>(dtype: DType, bytes: &[u8], index: usize) -> T {
+    let mut value = [T::zeroed()];
+    consecutive(dtype, bytes, index, &mut value);
+    value[0]
+}
+
+/// Loads the elements from `start` on.
+#[inline]
+fn consecutive<T: Number>(dtype: DType, bytes: &[u8], start: usize, out: &mut [T]) {
+    if dtype == T::DTYPE {
+        out.copy_from_slice(&elements(bytes)[start..][..out.len()]);
+    } else {
+        T::load(dtype, &bytes[start * dtype.size()..][..out.len() * dtype.size()], out);
+    }
+}
+
+/// Loads the operand's values for the output's elements from `start` on; `bytes` begin at the operand's element `base`.
+fn gather<T: Number>(layout: &Layout, dtype: DType, bytes: &[u8], base: usize, start: usize, out: &mut [T]) {
+    let mut rows = layout.rows(0);
+    layout.runs(start, out.len(), |row, column, run| {
+        let offset = rows.offset(row);
+        if layout.varies(0) {
+            consecutive(dtype, bytes, offset + column - base, &mut out[run]);
+        } else {
+            out[run].fill(one(dtype, bytes, offset - base));
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{run, run_all_ways, shape, tensor};
+    use anabranch_op::op::{Binary, Expression, Literal, Op, Register, Unary};
+    use anabranch_op::shape::Shape;
+    use anabranch_op::tensor::{Tensor, TensorSpec};
+    use arbtest::arbitrary::{Result as Arbitrary, Unstructured};
+
+    fn node(domain: Domain, expression: Expression, inputs: &[&Tensor], output: (DType, &[usize])) -> NodeSpec {
+        NodeSpec {
+            op: Op::Map(Map { domain, expression }),
+            inputs: inputs.iter().map(|input| input.spec().clone()).collect(),
+            outputs: vec![TensorSpec::new(output.0, shape(output.1))],
+        }
+    }
+
+    /// Returns a shape that broadcasts to `output`.
+    fn operand_of(u: &mut Unstructured<'_>, output: &[usize]) -> Arbitrary<Vec<usize>> {
+        let skipped = u.int_in_range(0..=output.len())?;
+        output[skipped..].iter().map(|dim| Ok(if u.ratio(1, 3)? { 1 } else { *dim })).collect()
+    }
+
+    /// Returns the index of the operand's element for the output's element `flat`.
+    fn index(operand: &Shape, output: &Shape, flat: usize) -> usize {
+        let strides = operand.broadcast_strides(output).expect("made to broadcast");
+        output.strides().iter().zip(output.dims()).zip(&strides).map(|((s, d), o)| flat / s % d * o).sum()
+    }
+
+    #[test]
+    fn operands_of_any_shapes_and_types_are_broadcast() {
+        let dtypes = [DType::F32, DType::I64, DType::U8, DType::F16, DType::F64, DType::I32];
+        arbtest::arbtest(|u| {
+            let rank = u.int_in_range(0..=4)?;
+            let output: Vec<usize> =
+                (0..rank).map(|_| u.choose(&[0, 1, 2, 3, 5, 7, 13, 300]).copied()).collect::<Arbitrary<_>>()?;
+            let output = if output.iter().product::<usize>() > 50_000 { vec![7, 300] } else { output };
+            let inputs = [operand_of(u, &output)?, operand_of(u, &output)?, operand_of(u, &output)?];
+            let inputs: Vec<Tensor> = inputs
+                .iter()
+                .map(|dims| Ok(tensor(*u.choose(&dtypes)?, dims, |i| (i * 7 % 23) as f64)))
+                .collect::<Arbitrary<_>>()?;
+            // (a + b) · c + a; unsigned domains compute it too.
+            let steps = vec![
+                Step::Binary(Binary::Add, Register(0), Register(1)),
+                Step::Binary(Binary::Multiply, Register(3), Register(2)),
+                Step::Binary(Binary::Add, Register(4), Register(0)),
+            ];
+            let expression = Expression::new(3, steps).expect("sound");
+            let domain = *u.choose(&[Domain::F32, Domain::F64, Domain::I64, Domain::U64])?;
+            let dtype = *u.choose(&[DType::F32, DType::I32, DType::F64, DType::I64])?;
+            let node = node(domain, expression, &inputs.iter().collect::<Vec<_>>(), (dtype, &output));
+            let found = run_all_ways(&node, &inputs).remove(0);
+            let output = shape(&output);
+            let want = tensor(dtype, output.dims(), |flat| {
+                let [a, b, c] = [0, 1, 2].map(|i| (index(inputs[i].shape(), &output, flat) * 7 % 23) as f64);
+                (a + b) * c + a
+            });
+            assert!(found.same_bits(&want), "{node:?}");
+            Ok(())
+        })
+        .budget_ms(800);
+    }
+
+    #[test]
+    fn large_tensors_are_cut_into_pieces_with_equal_bits() {
+        let dims = [3, 5 * PIECE / 7];
+        let a = tensor(DType::F32, &dims, |i| (i % 1009) as f64 / 128.0);
+        let b = tensor(DType::F32, &[3, 1], |i| i as f64);
+        let steps = vec![
+            Step::Unary(Unary::Exp, Register(0)),
+            Step::Constant(Literal::Float(0.5)),
+            Step::Binary(Binary::Multiply, Register(2), Register(3)),
+            Step::Binary(Binary::Add, Register(4), Register(1)),
+        ];
+        let expression = Expression::new(2, steps).expect("sound");
+        let node = node(Domain::F32, expression, &[&a, &b], (DType::F32, &dims));
+        let found = run_all_ways(&node, &[a, b]).remove(0);
+        for (i, found) in found.elements::<f32>().expect("f32").iter().enumerate() {
+            let want = ((i % 1009) as f64 / 128.0).exp() * 0.5 + (i / dims[1]) as f64;
+            assert!((f64::from(*found) - want).abs() <= want * 3e-7, "{i}: {found} is not {want}");
+        }
+    }
+
+    #[test]
+    fn every_function_has_its_values() {
+        let nan = f64::NAN;
+        let unary = [
+            (Unary::Negate, -2.5, 2.5),
+            (Unary::Abs, -2.5, 2.5),
+            (Unary::Sign, -2.5, -1.0),
+            (Unary::Sign, nan, nan),
+            (Unary::Reciprocal, 4.0, 0.25),
+            (Unary::Sqrt, 6.25, 2.5),
+            (Unary::Exp, 1.0, std::f64::consts::E),
+            (Unary::Log, 2.0, std::f64::consts::LN_2),
+            (Unary::Sin, 2.0, 2f64.sin()),
+            (Unary::Sin, 1e7, 1e7f64.sin()),
+            (Unary::Cos, 2.0, 2f64.cos()),
+            (Unary::Cos, -3e9, 3e9f64.cos()),
+            (Unary::Tan, 2.0, 2f64.tan()),
+            (Unary::Asin, 0.5, 0.5f64.asin()),
+            (Unary::Acos, 0.5, 0.5f64.acos()),
+            (Unary::Atan, 2.0, 2f64.atan()),
+            (Unary::Sinh, 2.0, 2f64.sinh()),
+            (Unary::Cosh, 2.0, 2f64.cosh()),
+            (Unary::Asinh, 2.0, 2f64.asinh()),
+            (Unary::Asinh, -3e38, -89.289_993_003_001_8),
+            (Unary::Acosh, 3e38, 89.289_993_003_001_8),
+            (Unary::Acosh, 2.0, 2f64.acosh()),
+            (Unary::Atanh, 0.5, 0.5f64.atanh()),
+            (Unary::Tanh, 0.7, 0.7f64.tanh()),
+            (Unary::Sigmoid, 1.0, 1.0 / (1.0 + (-1f64).exp())),
+            (Unary::Erf, 0.5, 0.520_499_877_813_046_5),
+            (Unary::Relu, -1.0, 0.0),
+            (Unary::Relu, nan, nan),
+            (Unary::Floor, -1.5, -2.0),
+            (Unary::Ceil, -1.5, -1.0),
+            (Unary::Round, 2.5, 2.0),
+            (Unary::Round, -3.5, -4.0),
+            (Unary::Truncate, -1.5, -1.0),
+            (Unary::Not, 0.0, 1.0),
+            (Unary::Not, nan, 0.0),
+            (Unary::IsNan, nan, 1.0),
+            (Unary::IsInfinite, f64::NEG_INFINITY, 1.0),
+        ];
+        for (function, x, want) in unary {
+            expect(Expression::unary(function), &[x], want);
+        }
+        let binary = [
+            (Binary::Subtract, 1.0, 2.5, -1.5),
+            (Binary::Divide, 1.0, 0.0, f64::INFINITY),
+            (Binary::Min, nan, 1.0, nan),
+            (Binary::Min, 1.0, nan, nan),
+            (Binary::Max, nan, 1.0, nan),
+            (Binary::Max, 1.0, nan, nan),
+            (Binary::Max, 1.0, 2.0, 2.0),
+            (Binary::Power, -2.0, 3.0, -8.0),
+            (Binary::Power, 2.0, 0.5, std::f64::consts::SQRT_2),
+            (Binary::FloorModulo, -7.0, 3.0, 2.0),
+            (Binary::TruncatedModulo, -7.0, 3.0, -1.0),
+            (Binary::Equal, 2.0, 2.0, 1.0),
+            (Binary::Less, nan, 2.0, 0.0),
+            (Binary::LessOrEqual, 2.0, 2.0, 1.0),
+            (Binary::Greater, 2.0, 2.0, 0.0),
+            (Binary::GreaterOrEqual, 2.0, 2.0, 1.0),
+            (Binary::And, 2.0, 0.5, 1.0),
+            (Binary::Or, 0.0, -1.0, 1.0),
+            (Binary::Xor, 3.0, 1.0, 0.0),
+        ];
+        for (function, x, y, want) in binary {
+            expect(Expression::binary(function), &[x, y], want);
+        }
+        let select = Step::Select(Register(0), Register(1), Register(2));
+        for (condition, want) in [(0.0, 2.0), (-1.0, 1.0), (nan, 1.0)] {
+            expect(Expression::new(3, vec![select]).expect("sound"), &[condition, 1.0, 2.0], want);
+        }
+    }
+
+    /// Checks that the expression has this value in both float domains, as scalars and in every mix with slices.
+    fn expect(expression: Expression, arguments: &[f64], want: f64) {
+        for (domain, dtype, tolerance) in [(Domain::F32, DType::F32, 3e-7), (Domain::F64, DType::F64, 1e-15)] {
+            for mix in 0..1 << arguments.len() {
+                let inputs: Vec<Tensor> = arguments
+                    .iter()
+                    .enumerate()
+                    .map(|(i, x)| tensor(dtype, if mix >> i & 1 == 0 { &[19] } else { &[1] }, |_| *x))
+                    .collect();
+                let node = node(domain, expression.clone(), &inputs.iter().collect::<Vec<_>>(), (DType::F64, &[19]));
+                let found = run(&node, &inputs).expect("sound").remove(0);
+                for found in found.elements::<f64>().expect("f64") {
+                    let near = (found - want).abs() <= want.abs() * tolerance;
+                    assert!(
+                        near || *found == want || (found.is_nan() && want.is_nan()),
+                        "{node:?}: {found} is not {want}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn results_are_converted_as_by_rust() {
+        let values = tensor(DType::F64, &[6], |i| [-1.5, 300.0, f64::NAN, 1e20, 0.25, -0.0][i]);
+        let converted = |dtype| {
+            let node = node(Domain::F64, Expression::identity(), &[&values], (dtype, &[6]));
+            run(&node, std::slice::from_ref(&values)).expect("sound").remove(0)
+        };
+        assert_eq!(converted(DType::U8).bytes(), [0, 255, 0, 255, 0, 0]);
+        assert_eq!(converted(DType::Bool).bytes(), [1, 1, 1, 1, 1, 0]);
+        assert_eq!(converted(DType::I32).elements::<i32>(), Some(&[-1, 300, 0, i32::MAX, 0, 0][..]));
+        assert_eq!(converted(DType::I64).elements::<i64>(), Some(&[-1, 300, 0, i64::MAX, 0, 0][..]));
+    }
+
+    #[test]
+    fn quotients_beneath_a_staircase_are_rounded_once() {
+        let (x, [value, constant, quotient]) = (Register(0), [1, 2, 3].map(Register));
+        for before in [Step::Unary(Unary::Relu, x), Step::Binary(Binary::Multiply, x, x)] {
+            for divisor in (1..300).map(f64::from) {
+                let steps = vec![
+                    before,
+                    Step::Constant(Literal::Float(divisor)),
+                    Step::Binary(Binary::Divide, value, constant),
+                    Step::Unary(Unary::Floor, quotient),
+                ];
+                let expression = Expression::new(1, steps).expect("each step reads earlier ones");
+                let input = tensor(DType::F32, &[40], |i| match before {
+                    Step::Unary(..) => i as f64 * divisor,
+                    _ => i as f64,
+                });
+                let node = node(Domain::F32, expression, &[&input], (DType::F32, &[40]));
+                let made = run(&node, std::slice::from_ref(&input)).expect("runs");
+                let want = |i: usize| match before {
+                    Step::Unary(..) => i as f32,
+                    _ => ((i * i) as f64 / divisor).floor() as f32,
+                };
+                let made: &[f32] = made[0].elements().expect("f32");
+                assert!(made.iter().enumerate().all(|(i, made)| *made == want(i)), "{divisor}: {made:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn integer_division_by_zero_is_an_error() {
+        let (a, b) = (Tensor::from_i64s(&[1, 2, 3]), Tensor::from_i64s(&[1, 0, 3]));
+        let expression = Expression::binary(Binary::Divide);
+        let node = node(Domain::I64, expression, &[&a, &b], (DType::I64, &[3]));
+        assert!(matches!(run(&node, &[a, b]), Err(KernelError::Value { op: "map", .. })));
+    }
+
+    #[test]
+    fn nodes_that_do_not_fit_are_refused() {
+        let a = tensor(DType::F32, &[2, 3], |_| 0.0);
+        let exp = node(Domain::I64, Expression::unary(Unary::Exp), &[&a], (DType::F32, &[2, 3]));
+        assert!(matches!(run(&exp, std::slice::from_ref(&a)), Err(KernelError::Unsupported { .. })));
+        let shapes = node(Domain::F32, Expression::identity(), &[&a], (DType::F32, &[2, 4]));
+        assert!(matches!(run(&shapes, std::slice::from_ref(&a)), Err(KernelError::Invalid { .. })));
+        let count = node(Domain::F32, Expression::binary(Binary::Add), &[&a], (DType::F32, &[2, 3]));
+        assert!(matches!(run(&count, &[a]), Err(KernelError::Invalid { .. })));
+    }
+}

@@ -1,0 +1,178 @@
+//! Normalisation of rows to zero mean and unit variance, in two passes over a row that is in cache.
+
+use crate::{Beside, Epilogue};
+use anabranch_cpu_base::elements::{elements, elements_mut};
+use anabranch_cpu_base::lanes::{DistancesFrom, SquaresAround, fold_inside, next_row};
+use anabranch_cpu_base::team::Tile;
+use anabranch_cpu_base::vector::{Isa, LANES, Loop, vectorised};
+use anabranch_cpu_base::{Call, CpuKernel};
+use anabranch_op::error::KernelError;
+use anabranch_op::op::{NodeSpec, Normalize};
+
+/// Elements that are worth a hand-over to another thread.
+const PIECE: usize = 16_384;
+
+/// Kernel that normalises rows of `columns` elements.
+struct NormalizeKernel {
+    columns: usize,
+    epsilon: f32,
+    center: bool,
+    epilogue: Option<Epilogue>,
+    /// Last dimension of the output, by which the epilogue counts rows.
+    width: usize,
+}
+
+/// Prepares a normalisation.
+pub(crate) fn prepare(node: &NodeSpec, op: &Normalize) -> Result<Box<dyn CpuKernel>, KernelError> {
+    let columns = node.inputs[0].shape.dims()[op.axis..].iter().product();
+    let width = node.outputs[0].shape.dims().last().copied().unwrap_or(1).max(1);
+    let epilogue = Epilogue::of(node)?;
+    Ok(Box::new(NormalizeKernel { columns, epsilon: op.epsilon, center: op.center, epilogue, width }))
+}
+
+/// Loop over whole rows.
+struct Rows<'a> {
+    kernel: &'a NormalizeKernel,
+    source: &'a [f32],
+    /// Simple form of the epilogue, if it has one.
+    form: Option<Beside<'a>>,
+    target: &'a mut [f32],
+}
+
+impl Loop for Rows<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<I: Isa>(self) {
+        let Self { kernel: NormalizeKernel { columns, epsilon, center, .. }, source, form, target } = self;
+        let (count, next) = (*columns as f32, next_row(*columns));
+        for (source, target) in source.chunks_exact(*columns).zip(target.chunks_exact_mut(*columns)) {
+            // Distances are measured from the row's first element. Otherwise the rounding of the mean could equal the
+            // differences between nearly equal elements.
+            let from = source[0];
+            let mean = if *center { from + fold_inside::<I, _>(DistancesFrom(from), source) / count } else { 0.0 };
+            let variance = fold_inside::<I, _>(SquaresAround(mean), source) / count;
+            if (variance + epsilon).is_normal() {
+                let scale = 1.0 / (variance + epsilon).sqrt();
+                for (to, from) in target.chunks_mut(LANES).zip(source.chunks(LANES)) {
+                    I::prefetch(from.as_ptr().wrapping_add(next));
+                    I::prefetch(to.as_ptr().wrapping_add(next));
+                    to.iter_mut().zip(from).for_each(|(to, from)| *to = (*from - mean) * scale);
+                }
+            } else {
+                wide_row(source, *epsilon, *center, target);
+            }
+            if let Some(form) = form {
+                form.change(target);
+            }
+        }
+    }
+}
+
+/// Normalises a row whose squares overflow `f32`, or whose elements are not finite.
+#[inline(never)]
+fn wide_row(source: &[f32], epsilon: f32, center: bool, target: &mut [f32]) {
+    let mean =
+        |value: &dyn Fn(f64) -> f64| source.iter().map(|x| value(f64::from(*x))).sum::<f64>() / source.len() as f64;
+    let middle = if center { mean(&|x| x) } else { 0.0 };
+    let deviation = (mean(&|x| (x - middle) * (x - middle)) + f64::from(epsilon)).sqrt();
+    target.iter_mut().zip(source).for_each(|(to, from)| *to = ((f64::from(*from) - middle) / deviation) as f32);
+}
+
+impl CpuKernel for NormalizeKernel {
+    fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
+        let source: &[f32] = elements(call.inputs[0]);
+        let target: &mut [f32] = elements_mut(call.outputs[0]);
+        if target.is_empty() {
+            return Ok(());
+        }
+        let rows = (PIECE / self.columns).max(1);
+        let extras = &call.inputs[1..];
+        let form = self.epilogue.as_ref().and_then(|epilogue| epilogue.beside_rows(self.columns, extras));
+        call.team.run_pieces(target, rows * self.columns, &|piece, target| {
+            // Positions count from the first row at hand, as the epilogue's windowed operands do.
+            let start = piece * rows * self.columns;
+            let source = &source[start..][..target.len()];
+            match &self.epilogue {
+                Some(epilogue) if form.is_none() => {
+                    let lines = source.chunks_exact(self.columns).zip(target.chunks_exact_mut(self.columns));
+                    for (row, (source, target)) in lines.enumerate() {
+                        let at = start + row * self.columns;
+                        vectorised(Rows { kernel: self, source, form, target: &mut *target });
+                        epilogue.apply(at / self.width, at % self.width, target, extras);
+                    }
+                }
+                epilogue => {
+                    vectorised(Rows { kernel: self, source, form, target: &mut *target });
+                    epilogue.iter().for_each(|epilogue| epilogue.activate(&mut Tile::of(target)));
+                }
+            }
+        });
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{computed, tensor};
+    use anabranch_op::DType;
+    use anabranch_op::op::{Binary, Expression, Normalize, Op};
+
+    fn naive(x: &[f32], columns: usize, epsilon: f64, center: bool) -> Vec<f64> {
+        let rows = x.chunks_exact(columns).flat_map(|row| {
+            let mean = if center { row.iter().map(|v| f64::from(*v)).sum::<f64>() / columns as f64 } else { 0.0 };
+            let variance = row.iter().map(|v| (f64::from(*v) - mean).powi(2)).sum::<f64>() / columns as f64;
+            row.iter().map(move |v| (f64::from(*v) - mean) / (variance + epsilon).sqrt())
+        });
+        rows.collect()
+    }
+
+    #[test]
+    fn rows_have_zero_mean_and_unit_variance() {
+        for (dims, axis) in [(vec![4, 8], 1), (vec![2, 3, 5, 7], 2), (vec![1, 20_000], 1), (vec![3, 1], 1)] {
+            for center in [true, false] {
+                let input = tensor(DType::F32, &dims, |i| ((i * 37) % 101) as f64 * 0.1 + 3.0);
+                let op = Op::Normalize(Normalize { axis, epsilon: 1e-5, center, epilogue: None });
+                let got: Vec<f32> = computed(op, std::slice::from_ref(&input), &dims);
+                let want = naive(input.elements().expect("f32"), dims[axis..].iter().product(), 1e-5, center);
+                assert!(got.iter().zip(want).all(|(g, w)| (f64::from(*g) - w).abs() < 2e-4), "{dims:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn constant_rows_become_zeros() {
+        for (columns, value) in [(1, 3.3), (17, 1.879_264_2), (33, 3.3), (100, 100.7), (1001, 100.7), (5000, -1e30)] {
+            let input = tensor(DType::F32, &[2, columns], |_| value);
+            let op = Op::Normalize(Normalize { axis: 1, epsilon: 1e-5, center: true, epilogue: None });
+            let got: Vec<f32> = computed(op, &[input], &[2, columns]);
+            assert!(got.iter().all(|x| *x == 0.0), "{columns} of {value}");
+        }
+    }
+
+    #[test]
+    fn rows_near_the_greatest_numbers_are_finite() {
+        let values = [1e38, -2e38, 3e38, 1e38];
+        for center in [true, false] {
+            let input = tensor(DType::F32, &[1, 4], |i| values[i]);
+            let op = Op::Normalize(Normalize { axis: 1, epsilon: 1e-5, center, epilogue: None });
+            let got: Vec<f32> = computed(op, std::slice::from_ref(&input), &[1, 4]);
+            let want = naive(input.elements().expect("f32"), 4, 1e-5, center);
+            assert!(got.iter().zip(&want).all(|(g, w)| (f64::from(*g) - w).abs() < 1e-6), "{got:?}, not {want:?}");
+        }
+    }
+
+    #[test]
+    fn scale_and_bias_follow_the_outputs_shape() {
+        // An instance norm: rows are channels of the image, and the scale is one number per channel.
+        let input = tensor(DType::F32, &[1, 2, 3, 4], |i| (i * i % 23) as f64);
+        let scale = tensor(DType::F32, &[2, 1, 1], |i| [2.0, -3.0][i]);
+        let epilogue = Some(Expression::binary(Binary::Multiply));
+        let op = Op::Normalize(Normalize { axis: 2, epsilon: 1e-3, center: true, epilogue });
+        let got: Vec<f32> = computed(op, &[input.clone(), scale], &[1, 2, 3, 4]);
+        let want = naive(input.elements().expect("f32"), 12, 1e-3, true);
+        for (i, (got, want)) in got.iter().zip(want).enumerate() {
+            assert!((f64::from(*got) - want * [2.0, -3.0][i / 12]).abs() < 1e-4);
+        }
+    }
+}

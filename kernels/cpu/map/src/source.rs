@@ -1,0 +1,91 @@
+//! Operand of a vectorised loop: a slice, or one value for all elements.
+
+use anabranch_cpu_base::convert::Each;
+use anabranch_cpu_base::vector::{Isa, Loop, vectorised};
+
+/// Values of an operand over a block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Source<'a, T> {
+    /// One value per element.
+    Slice(&'a [T]),
+    /// One value for all elements.
+    Scalar(T),
+}
+
+impl<T: Copy> Source<'_, T> {
+    #[inline(always)]
+    pub(crate) fn at(&self, index: usize) -> T {
+        match self {
+            Self::Slice(slice) => slice[index],
+            Self::Scalar(value) => *value,
+        }
+    }
+
+    pub(crate) fn copy_to(self, out: &mut [T]) {
+        match self {
+            Self::Slice(slice) => out.copy_from_slice(slice),
+            Self::Scalar(value) => out.fill(value),
+        }
+    }
+}
+
+/// Computes `out[i] = function(a[i])`.
+pub(crate) fn each<T: Copy>(a: Source<'_, T>, out: &mut [T], function: impl Fn(T) -> T) {
+    match a {
+        Source::Slice(values) => vectorised(Each { values, out, function }),
+        Source::Scalar(a) => out.fill(function(a)),
+    }
+}
+
+/// Computes `out[i] = function(a[i], b[i])`.
+pub(crate) fn pairs<T: Copy>(a: Source<'_, T>, b: Source<'_, T>, out: &mut [T], function: impl Fn(T, T) -> T) {
+    match (a, b) {
+        (Source::Slice(a), Source::Slice(b)) => vectorised(Pairs { a, b, out, function }),
+        (Source::Slice(a), Source::Scalar(b)) => each(Source::Slice(a), out, |a| function(a, b)),
+        (Source::Scalar(a), b) => each(b, out, |b| function(a, b)),
+    }
+}
+
+struct Pairs<'a, T, F> {
+    a: &'a [T],
+    b: &'a [T],
+    out: &'a mut [T],
+    function: F,
+}
+
+impl<T: Copy, F: Fn(T, T) -> T> Loop for Pairs<'_, T, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<I: Isa>(self) {
+        self.out.iter_mut().zip(self.a).zip(self.b).for_each(|((out, a), b)| *out = (self.function)(*a, *b));
+    }
+}
+
+/// Computes `out[i] = b[i]` if `holds(a[i])`, else `c[i]`.
+#[inline(always)]
+pub(crate) fn select<T: Copy>(
+    a: Source<'_, T>,
+    b: Source<'_, T>,
+    c: Source<'_, T>,
+    out: &mut [T],
+    holds: impl Fn(T) -> bool,
+) {
+    let a = match a {
+        Source::Slice(a) => a,
+        Source::Scalar(a) => return if holds(a) { b } else { c }.copy_to(out),
+    };
+    match (b, c) {
+        (Source::Slice(b), Source::Slice(c)) => choose(a, |i| b[i], |i| c[i], out, holds),
+        (Source::Slice(b), Source::Scalar(c)) => choose(a, |i| b[i], |_| c, out, holds),
+        (Source::Scalar(b), Source::Slice(c)) => choose(a, |_| b, |i| c[i], out, holds),
+        (Source::Scalar(b), Source::Scalar(c)) => choose(a, |_| b, |_| c, out, holds),
+    }
+}
+
+#[inline(always)]
+fn choose<T: Copy>(a: &[T], b: impl Fn(usize) -> T, c: impl Fn(usize) -> T, out: &mut [T], holds: impl Fn(T) -> bool) {
+    for (index, (out, a)) in out.iter_mut().zip(a).enumerate() {
+        *out = if holds(*a) { b(index) } else { c(index) };
+    }
+}

@@ -1,0 +1,87 @@
+//! Blocks of products of 8-bit integers: B in panels of [`PANEL`] columns, four steps of a column next to each other.
+
+#[cfg(target_arch = "x86_64")]
+use super::x86;
+#[cfg(target_arch = "x86_64")]
+use anabranch_cpu_base::features::has;
+use anabranch_cpu_base::layout::quads::PANEL;
+
+/// Rows of a block.
+pub(super) const ROWS: usize = 8;
+
+/// Sums of a block.
+pub(super) type Block = [[i32; PANEL]; ROWS];
+
+/// Instructions that compute blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dots {
+    /// AVX-512 with dot products of four bytes.
+    #[cfg(target_arch = "x86_64")]
+    Vnni,
+    /// Products of 16-bit numbers, added in pairs.
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    Portable,
+}
+
+impl Dots {
+    /// Returns the fastest instructions of this processor.
+    pub(super) fn best() -> Self {
+        Self::available()[0]
+    }
+
+    /// Returns all instructions of this processor, the fastest first.
+    pub(super) fn available() -> Vec<Self> {
+        let mut all = Vec::new();
+        #[cfg(target_arch = "x86_64")]
+        {
+            if has!("avx512f", "avx512bw", "avx512vnni") {
+                all.push(Self::Vnni);
+            }
+            if has!("avx2") {
+                all.push(Self::Avx2);
+            }
+        }
+        all.push(Self::Portable);
+        all
+    }
+
+    /// Multiplies rows of A, one or [`ROWS`], by a panel of `width` columns, and writes this part of the block. The
+    /// length of rows is a multiple of 4, and `width` one of 16. One of the two operands has signed numbers: A if
+    /// `signed`.
+    pub(super) fn of(self, rows: &[u8], panel: &[u8], [count, width]: [usize; 2], signed: bool, block: &mut Block) {
+        let quads = panel.len() / (4 * width);
+        assert!(matches!(count, 1 | ROWS) && matches!(width, 16 | 32 | PANEL), "blocks of whole registers");
+        assert!(rows.len() == count * quads * 4 && panel.len() == quads * 4 * width, "rows as deep as their panel");
+        match (self, signed) {
+            // SAFETY: only instructions of this processor are constructed; the sizes were checked.
+            #[cfg(target_arch = "x86_64")]
+            (Self::Vnni, true) => unsafe { x86::vnni::<true>(rows, panel, [count, width, quads], block) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            (Self::Vnni, false) => unsafe { x86::vnni::<false>(rows, panel, [count, width, quads], block) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            (Self::Avx2, true) => unsafe { x86::avx2::<true>(rows, panel, [count, width, quads], block) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            (Self::Avx2, false) => unsafe { x86::avx2::<false>(rows, panel, [count, width, quads], block) },
+            (Self::Portable, _) => portable(rows, panel, [count, width, quads], signed, block),
+        }
+    }
+}
+
+fn portable(rows: &[u8], panel: &[u8], [count, width, quads]: [usize; 3], signed: bool, block: &mut Block) {
+    let wide = |x: u8, signed: bool| if signed { i32::from(x as i8) } else { i32::from(x) };
+    block[..count].iter_mut().for_each(|sums| sums[..width].fill(0));
+    for quad in 0..quads {
+        let columns = panel[quad * 4 * width..][..4 * width].as_chunks::<4>().0;
+        for (i, sums) in block[..count].iter_mut().enumerate() {
+            let a: [i32; 4] = std::array::from_fn(|s| wide(rows[(i * quads + quad) * 4 + s], signed));
+            for (sum, b) in sums.iter_mut().zip(columns) {
+                let dot: i32 = (0..4).map(|s| a[s] * wide(b[s], !signed)).sum();
+                *sum = sum.wrapping_add(dot);
+            }
+        }
+    }
+}

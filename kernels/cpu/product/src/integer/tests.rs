@@ -1,0 +1,141 @@
+//! Products of integers compared with their definition in 64 bits, for all block instructions and numbers of threads.
+
+use super::*;
+use crate::testing::prepare as prepare_node;
+use crate::testing::{run_kernel, shape};
+use anabranch_cpu_base::Team;
+use anabranch_op::op::Op;
+use anabranch_op::tensor::{Tensor, TensorSpec};
+use arbtest::arbitrary::Unstructured;
+use std::time::Duration;
+
+pub(super) fn numbers(dtype: DType, dims: &[usize], seed: usize) -> Tensor {
+    let shape = shape(dims);
+    // The extremes are frequent.
+    let byte = |i: usize| match ((i + 1).wrapping_mul(2_654_435_761 + 2 * seed) >> 11) % 512 {
+        x if x < 256 => x as u8,
+        x => [0, 0x7f, 0x80, 0xff][x % 4],
+    };
+    let bytes: Vec<u8> = (0..shape.elements()).map(byte).collect();
+    match dtype {
+        DType::U8 => Tensor::from_elements(shape, &bytes),
+        _ => Tensor::from_elements(shape, bytemuck::cast_slice::<u8, i8>(&bytes)),
+    }
+    .expect("as many")
+}
+
+pub(super) fn integers(count: usize, seed: usize) -> Tensor {
+    let values: Vec<i32> = (0..count).map(|i| ((i * 37 + seed) % 511) as i32 - 255).collect();
+    Tensor::from_elements(shape(&[count]), &values).expect("as many")
+}
+
+pub(super) fn wide(tensor: &Tensor) -> Vec<i64> {
+    match tensor.elements::<u8>() {
+        Some(bytes) => bytes.iter().map(|x| i64::from(*x)).collect(),
+        None => tensor.elements::<i8>().expect("bytes").iter().map(|x| i64::from(*x)).collect(),
+    }
+}
+
+fn check(
+    dots: Dots,
+    [left, right, batch]: [&[usize]; 3],
+    [m, n, k]: [usize; 3],
+    dtypes: [DType; 2],
+    zero_points: bool,
+    constant: bool,
+) {
+    let matrices: usize = right.iter().product();
+    let mut inputs = vec![
+        numbers(dtypes[0], &[left, &[m, k]].concat(), 1),
+        numbers(dtypes[1], &[right, &[k, n]].concat(), 2),
+        integers(matrices * n, 3),
+    ];
+    inputs.extend(zero_points.then(|| integers(matrices * n, 4)));
+    let op = IntegerMatMul { zero_points };
+    let node = NodeSpec {
+        op: Op::IntegerMatMul(op.clone()),
+        inputs: inputs.iter().map(|input| input.spec().clone()).collect(),
+        outputs: vec![TensorSpec::new(DType::I32, shape(&[batch, &[m, n]].concat()))],
+    };
+    let mut kernel = Kernel::new(dots, &op, &node, &[false, constant]).expect("a sound node");
+    assert_eq!(kernel.reads(1), !constant);
+    anabranch_cpu_base::pack(&mut kernel, |input| Some(inputs[input].bytes()));
+    let (a, b) = (wide(&inputs[0]), wide(&inputs[1]));
+    let batches = Batches::new(&shape(left), &shape(right)).expect("broadcastable");
+    let parameter = |input: usize, at: usize| i64::from(inputs[input].elements::<i32>().expect("i32")[at]);
+    let want: Vec<i32> = (0..batches.count() * m * n)
+        .map(|at| {
+            let (product, i, j) = (at / (m * n), at / n % m, at % n);
+            let (left, right) = batches.operands(product);
+            let zero = if zero_points { parameter(3, right * n + j) } else { 0 };
+            let terms = (0..k).map(|p| a[(left * m + i) * k + p] * (b[(right * k + p) * n + j] - zero));
+            (terms.sum::<i64>() + parameter(2, right * n + j)) as i32
+        })
+        .collect();
+    for threads in [1, 3] {
+        let made = run_kernel(&kernel, &node, &inputs, &Team::new(threads, |_| {}), &[0, 1]).expect("runs");
+        assert_eq!(made[0].elements::<i32>().expect("i32"), want, "{dots:?}, {threads} threads, {node:?}");
+    }
+}
+
+#[test]
+fn products_are_exact() {
+    let random = |u: &mut Unstructured<'_>| {
+        let dots = *u.choose(&Dots::available())?;
+        let sizes = [u.int_in_range(1..=40)?, u.int_in_range(1..=110)?, u.int_in_range(1..=130)?];
+        let batches: [&[usize]; 3] = match u.int_in_range(0..=4)? {
+            0 => [&[2], &[2], &[2]],
+            1 => [&[3], &[], &[3]],
+            2 => [&[2, 1], &[1, 3], &[2, 3]],
+            _ => [&[], &[], &[]],
+        };
+        let kinds = [DType::U8, DType::I8];
+        let dtypes = [*u.choose(&kinds)?, *u.choose(&kinds)?];
+        check(dots, batches, sizes, dtypes, u.arbitrary()?, u.arbitrary()?);
+        Ok(())
+    };
+    arbtest::arbtest(random).budget(Duration::from_millis(900));
+}
+
+#[test]
+fn deep_and_wide_products_are_exact() {
+    for dots in Dots::available() {
+        for (sizes, dtypes) in [
+            ([1, 200, 1021], [DType::U8, DType::I8]),
+            ([131, 97, 256], [DType::I8; 2]),
+            ([9, 193, 300], [DType::U8; 2]),
+        ] {
+            check(dots, [&[], &[], &[]], sizes, dtypes, true, true);
+        }
+        check(dots, [&[], &[], &[]], [1, 1, 1], [DType::I8, DType::U8], false, true);
+    }
+}
+
+#[test]
+fn tiles_of_deep_products_are_of_fewer_rows() {
+    for (depth, rows) in [(0, TILE_ROWS), (8192, TILE_ROWS), (10_000, 104), (1 << 17, ROWS), (usize::MAX, ROWS)] {
+        assert_eq!(tile_rows(depth), rows, "{depth}");
+    }
+    for dots in Dots::available() {
+        check(dots, [&[], &[], &[]], [9, 3, 66_001], [DType::U8, DType::I8], true, true);
+    }
+}
+
+#[test]
+fn nodes_that_do_not_fit_are_refused() {
+    let node = |a: DType, b: &[usize], summands: &[usize], made: DType| {
+        let spec = |dtype, dims: &[usize]| TensorSpec::new(dtype, shape(dims));
+        let inputs = vec![spec(a, &[2, 3]), spec(DType::I8, b), spec(DType::I32, summands)];
+        let op = Op::IntegerMatMul(IntegerMatMul { zero_points: false });
+        NodeSpec { op, inputs, outputs: vec![spec(made, &[2, 5])] }
+    };
+    assert!(prepare_node(&node(DType::U8, &[3, 5], &[5], DType::I32), &[]).is_ok());
+    for unsound in [
+        node(DType::F32, &[3, 5], &[5], DType::I32),
+        node(DType::U8, &[4, 5], &[5], DType::I32),
+        node(DType::U8, &[3, 5], &[4], DType::I32),
+        node(DType::U8, &[3, 5], &[5], DType::F32),
+    ] {
+        assert!(prepare_node(&unsound, &[]).is_err(), "{unsound:?}");
+    }
+}

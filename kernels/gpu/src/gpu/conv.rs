@@ -1,0 +1,223 @@
+//! Two-dimensional convolution, with an epilogue: as a matrix product, or directly if groups are narrow.
+
+use super::epilogue::{Coordinate, Epilogue};
+use super::kernel::Recorder;
+use super::product::{Extent, Parts};
+use super::tile::{Order, Tile};
+use super::window::{Images, Window};
+use super::{Recipe, Shader};
+use anabranch_op::error::KernelError;
+use anabranch_op::op::{Conv, NodeSpec};
+
+/// Output channels of a group below which most of a tile would be idle.
+const NARROW: usize = 8;
+
+/// Convolution, transposed or not.
+pub(super) struct Convolution {
+    pub(super) window: Window,
+    group: usize,
+    pub(super) input: Images,
+    output: Images,
+    epilogue: Epilogue,
+}
+
+pub(super) fn recipe<'n>(node: &'n NodeSpec, op: &Conv) -> Result<Recipe<'n>, KernelError> {
+    let Conv { strides, pads, dilations, group, .. } = *op;
+    let conv = Convolution::new(node, strides, pads, dilations, group)?;
+    conv.window.check_reach(node, conv.input, conv.output)?;
+    let (channels, [height, width]) = (conv.input.channels / group, conv.window.size);
+    let (passes, scratch_bytes) = match conv.is_narrow() {
+        true => (channels * (1 + height * (1 + width)), 0),
+        false => {
+            let parts = conv.parts();
+            (conv.tile().passes(parts.depth()), parts.scratch_bytes(conv.extent()))
+        }
+    };
+    let recipe = Recipe::new(node, move |recorder| match conv.is_narrow() {
+        true => conv.direct("conv_direct", include_str!("conv_direct.wgsl"), recorder),
+        false => conv.tiled(recorder),
+    });
+    Ok(Recipe { passes, scratch_bytes, ..recipe })
+}
+
+impl Convolution {
+    pub(super) fn new(
+        node: &NodeSpec,
+        strides: [usize; 2],
+        pads: [usize; 4],
+        dilations: [usize; 2],
+        group: usize,
+    ) -> Result<Self, KernelError> {
+        let [input, weights, output] =
+            [&node.inputs[0], &node.inputs[1], &node.outputs[0]].map(|spec| Images::of(&spec.shape));
+        let window = Window { size: [weights.height, weights.width], strides, pads, dilations };
+        window.check(node)?;
+        let coordinates = [
+            Coordinate { name: "image", axes: 0..1 },
+            Coordinate { name: "channel", axes: 1..2 },
+            Coordinate { name: "pixel", axes: 2..4 },
+        ];
+        Ok(Self { window, group, input, output, epilogue: Epilogue::new(node, &coordinates)? })
+    }
+
+    fn declare_operands<'a>(&self, recorder: &Recorder<'a>, shader: &mut Shader<'a>) -> Result<(), KernelError> {
+        self.window.declare(shader);
+        shader.parameter("channels", self.input.channels / self.group);
+        shader.parameter("height", self.input.height).parameter("width", self.input.width);
+        shader.parameter("out_width", self.output.width);
+        shader.read("x", "f32", recorder.input(0)?).read("w", "f32", recorder.input(1)?);
+        Ok(())
+    }
+
+    fn declare_output<'a>(&self, recorder: &Recorder<'a>, shader: &mut Shader<'a>) -> Result<(), KernelError> {
+        shader.write("y", "f32", recorder.output(0)?);
+        self.epilogue.declare(shader, recorder)
+    }
+
+    fn is_narrow(&self) -> bool {
+        self.output.channels / self.group < NARROW
+    }
+
+    /// Returns the outputs of the products of all groups.
+    fn extent(&self) -> Extent {
+        let (m, n) = (self.output.channels / self.group, self.output.count * self.output.area());
+        Extent { first: 0, batches: self.group, m, n }
+    }
+
+    /// Returns the inner dimension of each group's product.
+    fn depth(&self) -> usize {
+        self.input.channels / self.group * self.window.size[0] * self.window.size[1]
+    }
+
+    fn tile(&self) -> Tile {
+        Tile::new(self.extent(), self.depth())
+    }
+
+    fn parts(&self) -> Parts {
+        self.tile().parts(self.extent(), self.depth())
+    }
+
+    fn tiled(&self, recorder: &mut Recorder<'_>) -> Result<(), KernelError> {
+        let extent = self.extent();
+        self.parts().record(
+            recorder,
+            "conv",
+            extent,
+            &|recorder, shader| {
+                self.declare_operands(recorder, shader)?;
+                shader.parameter("all_channels", self.input.channels).parameter("out_area", self.output.area());
+                Ok(())
+            },
+            &|recorder, shader| {
+                self.declare_output(recorder, shader)?;
+                shader.parameter("all_out_channels", self.output.channels).parameter("out_area", self.output.area());
+                shader.code(STORE);
+                Ok(())
+            },
+            &|shader| {
+                shader.code(include_str!("conv.wgsl"));
+                self.tile().declare(shader, extent, self.depth(), Order::Depth, Order::Side)
+            },
+        )
+    }
+
+    /// Returns a recipe with one thread for each element of the output.
+    pub(super) fn direct(
+        &self,
+        name: &'static str,
+        body: &str,
+        recorder: &mut Recorder<'_>,
+    ) -> Result<(), KernelError> {
+        let count = self.output.count * self.output.channels * self.output.area();
+        let mut shader = Shader::new(name, body);
+        self.declare_operands(recorder, &mut shader)?;
+        self.declare_output(recorder, &mut shader)?;
+        shader.parameter("count", count).parameter("groups", self.group);
+        shader.parameter("out_channels", self.output.channels / self.group);
+        shader.parameter("out_height", self.output.height);
+        recorder.dispatch_each(&shader, count)
+    }
+}
+
+/// WGSL function that finishes an output, the product's `row` and `column` of group `batch`, and writes it.
+const STORE: &str = "fn store(batch: u32, row: u32, column: u32, value: f32) {
+    let image = column / parameters.out_area;
+    let pixel = column % parameters.out_area;
+    let channel = batch * parameters.m + row;
+    let index = (image * parameters.all_out_channels + channel) * parameters.out_area + pixel;
+    y[index] = finish(value, index, image, channel, pixel);
+}
+";
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Run, check, check_run, inputs, narrow, node};
+    use super::*;
+    use anabranch_op::op::{Binary, Expression, Op, Unary};
+
+    struct Case {
+        input: [usize; 4],
+        weights: [usize; 4],
+        out: [usize; 4],
+        op: Conv,
+    }
+
+    fn case(input: [usize; 4], weights: [usize; 4], strides: [usize; 2], pads: [usize; 4], group: usize) -> Case {
+        dilated(input, weights, (strides, [1, 1]), pads, group)
+    }
+
+    fn dilated(
+        input: [usize; 4],
+        weights: [usize; 4],
+        (strides, dilations): ([usize; 2], [usize; 2]),
+        pads: [usize; 4],
+        group: usize,
+    ) -> Case {
+        let op = Conv { strides, pads, dilations, group, epilogue: None };
+        let size = |axis: usize| {
+            let extent = (weights[2 + axis] - 1) * dilations[axis] + 1;
+            (input[2 + axis] + pads[axis] + pads[axis + 2] - extent) / strides[axis] + 1
+        };
+        Case { input, weights, out: [input[0], weights[0], size(0), size(1)], op }
+    }
+
+    impl Case {
+        fn node(&self, extras: &[&[usize]]) -> NodeSpec {
+            node(Op::Conv(self.op.clone()), &[&[&self.input[..], &self.weights], extras].concat(), &[&self.out])
+        }
+    }
+
+    #[test]
+    fn windows_of_all_kinds_with_bias_residual_and_activation_or_without() {
+        let sum = Expression::binary(Binary::Add).then(&Expression::binary(Binary::Add), 0).expect("fits");
+        let epilogue = sum.then(&Expression::unary(Unary::Relu), 0).expect("fits");
+        for mut case in [
+            case([1, 3, 8, 8], [8, 3, 3, 3], [1, 1], [1, 1, 1, 1], 1),
+            case([2, 5, 7, 9], [33, 5, 3, 3], [2, 2], [1, 1, 1, 1], 1),
+            case([3, 17, 5, 5], [40, 17, 1, 1], [1, 1], [0; 4], 1),
+            case([1, 1, 1, 30], [9, 1, 1, 7], [1, 2], [0, 3, 0, 3], 1),
+            case([1, 8, 6, 6], [24, 4, 3, 3], [1, 1], [1, 1, 1, 1], 2),
+            // Cut along the inner dimension.
+            case([2, 40, 5, 7], [20, 40, 3, 3], [1, 1], [1, 1, 1, 1], 1),
+            case([1, 64, 4, 4], [40, 32, 2, 3], [2, 1], [0, 1, 0, 1], 2),
+            // Narrow groups, computed directly.
+            case([2, 6, 7, 7], [6, 1, 3, 3], [1, 1], [1, 1, 1, 1], 6),
+            case([2, 6, 9, 7], [12, 1, 5, 3], [2, 3], [2, 0, 1, 1], 6),
+            case([1, 8, 5, 5], [8, 4, 3, 3], [1, 1], [1, 1, 1, 1], 2),
+            case([2, 9, 4, 4], [1, 9, 1, 1], [1, 1], [0; 4], 1),
+            dilated([2, 3, 9, 8], [16, 3, 3, 2], ([2, 1], [2, 3]), [2, 1, 2, 0], 1),
+        ] {
+            let plain = case.node(&[]);
+            check(&plain, &inputs(&plain, 131));
+            case.op.epilogue = Some(epilogue.clone());
+            let whole = case.node(&[&[case.out[1], 1, 1], &case.out]);
+            check(&whole, &inputs(&whole, 132));
+        }
+    }
+
+    #[test]
+    fn more_tiles_than_one_dimension_of_groups_holds() {
+        let node = case([2, 2, 40, 45], [17, 2, 3, 3], [1, 1], [1, 1, 1, 1], 1).node(&[]);
+        check_run(Run { gpu: narrow(), ..Run::new(&node) }, &inputs(&node, 133));
+    }
+}

@@ -1,0 +1,238 @@
+//! An opened GPU: its queue, its capabilities, its compiled pipelines, and the first error that occurred on it.
+
+use super::limits::GpuLimits;
+use super::pipelines::Pipelines;
+use anabranch_op::error::KernelError;
+use std::any::Any;
+use std::cell::Cell;
+use std::panic::{self, AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError};
+use std::time::Duration;
+
+/// Bytes of one piece of an upload, because a piece is in memory beside the whole meanwhile.
+const PIECE: usize = 8 << 20;
+
+/// One opened adapter. Share it by [`Arc`]: every method takes `&self`.
+///
+/// wgpu reports some failures to handlers instead of the caller. Both handlers that are set here keep the first report
+/// as the GPU's [fault](Self::fault). After a fault, results must not be trusted, and the GPU must be opened again.
+pub struct Gpu {
+    device: wgpu::Device,
+    queue: wgpu::Queue,
+    facts: GpuLimits,
+    fault: Arc<OnceLock<String>>,
+    pipelines: Pipelines,
+}
+
+impl Gpu {
+    /// Opens the adapter with all its limits, and with timestamps if it has them.
+    ///
+    /// # Errors
+    /// If the driver refuses to open the device.
+    pub fn open(adapter: &wgpu::Adapter) -> Result<Self, KernelError> {
+        let features = adapter.features() & wgpu::Features::TIMESTAMP_QUERY;
+        let limits = adapter.limits();
+        let description = wgpu::DeviceDescriptor {
+            label: Some("anabranch"),
+            required_features: features,
+            required_limits: limits.clone(),
+            ..Default::default()
+        };
+        let name = adapter.get_info().name;
+        let opened = one_at_a_time(|| pollster::block_on(adapter.request_device(&description)));
+        let (device, queue) = opened.map_err(|error| KernelError::Gpu(format!("{name} cannot be opened: {error}")))?;
+        let fault = Arc::new(OnceLock::new());
+        record_faults(&device, &fault);
+        let facts = GpuLimits::from(&limits);
+        Ok(Self { device, queue, facts, fault, pipelines: Pipelines::default() })
+    }
+
+    /// Returns the device, for buffers and encoders.
+    pub fn device(&self) -> &wgpu::Device {
+        &self.device
+    }
+
+    /// Returns the device's only queue.
+    pub fn queue(&self) -> &wgpu::Queue {
+        &self.queue
+    }
+
+    /// A buffer for tensors.
+    pub fn storage(&self, size: u64) -> wgpu::Buffer {
+        self.device.create_buffer(&wgpu::BufferDescriptor {
+            label: None,
+            size,
+            usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        })
+    }
+
+    /// Copies bytes to a new buffer of whole words.
+    ///
+    /// # Errors
+    /// If the device reports that the copy failed.
+    pub fn upload(&self, bytes: &[u8]) -> Result<wgpu::Buffer, KernelError> {
+        let target = self.storage((bytes.len().max(1) as u64).next_multiple_of(4));
+        for (at, piece) in bytes.chunks(PIECE).enumerate() {
+            let offset = (at * PIECE) as u64;
+            if piece.len() % 4 == 0 {
+                self.queue.write_buffer(&target, offset, piece);
+            } else {
+                let mut words = piece.to_vec();
+                words.resize(piece.len().next_multiple_of(4), 0);
+                self.queue.write_buffer(&target, offset, &words);
+            }
+            self.queue.submit([]);
+            self.poll(None)?;
+        }
+        Ok(target)
+    }
+
+    /// The limits that [`supports`](super::supports) wants.
+    pub fn facts(&self) -> &GpuLimits {
+        &self.facts
+    }
+
+    /// Whether passes can be timed ([`TimestampRing`](super::TimestampRing)).
+    pub fn has_timestamps(&self) -> bool {
+        self.device.features().contains(wgpu::Features::TIMESTAMP_QUERY)
+    }
+
+    /// Returns the number of pipelines compiled so far.
+    pub fn pipeline_count(&self) -> usize {
+        self.pipelines.count()
+    }
+
+    /// Destroys the device, as its loss would. For tests of what happens then.
+    pub fn destroy(&self) {
+        self.device.destroy();
+    }
+
+    /// Takes the device for lost from now on, for a reason that it has not reported itself.
+    pub fn condemn(&self, reason: &str) {
+        self.fault.get_or_init(|| reason.to_owned());
+    }
+
+    /// Returns the first error that was not reported to any caller, or the loss of the device. Check it after every
+    /// poll and before trusting a result: a lost device accepts submissions silently.
+    pub fn fault(&self) -> Option<String> {
+        self.fault.get().cloned()
+    }
+
+    /// Runs the callbacks of finished work; with a `timeout`, first waits at most that long for all submitted work.
+    /// Returns whether the queue was empty.
+    ///
+    /// # Errors
+    /// The GPU's fault, if there is one. wgpu 30 panics in `poll` when the driver reports a loss; the panic becomes a
+    /// fault.
+    pub fn poll(&self, timeout: Option<Duration>) -> Result<bool, KernelError> {
+        let kind = match timeout {
+            Some(_) => wgpu::PollType::Wait { submission_index: None, timeout },
+            None => wgpu::PollType::Poll,
+        };
+        let empty = match caught(|| self.device.poll(kind)) {
+            Ok(Ok(status)) => status.is_queue_empty(),
+            Ok(Err(wgpu::PollError::Timeout)) => false,
+            Ok(Err(error)) => return Err(self.failed(error.to_string())),
+            Err(payload) if is_race(&*payload) => false,
+            Err(_) => return Err(self.failed("the device was lost while it was polled".into())),
+        };
+        match self.fault() {
+            Some(fault) => Err(KernelError::Gpu(fault)),
+            None => Ok(empty),
+        }
+    }
+
+    /// Runs `work`, whose wgpu calls are all on this thread, and returns errors that they report as an error of `name`.
+    ///
+    /// # Errors
+    /// The first error of the scopes, else that of `work`.
+    pub(crate) fn guarded<T>(
+        &self,
+        name: &str,
+        work: impl FnOnce() -> Result<T, KernelError>,
+    ) -> Result<T, KernelError> {
+        let filters = [wgpu::ErrorFilter::Validation, wgpu::ErrorFilter::OutOfMemory, wgpu::ErrorFilter::Internal];
+        let scopes = filters.map(|filter| self.device.push_error_scope(filter));
+        let result = work();
+        // Scopes are popped in reverse order of their creation.
+        let errors: Vec<_> = scopes.into_iter().rev().filter_map(|scope| pollster::block_on(scope.pop())).collect();
+        match errors.first() {
+            Some(error) => Err(KernelError::Gpu(format!("{name}: {error}"))),
+            None => result,
+        }
+    }
+
+    pub(crate) fn pipelines(&self) -> &Pipelines {
+        &self.pipelines
+    }
+
+    /// Keeps `text` as the fault if it is the first, and returns the first.
+    fn failed(&self, text: String) -> KernelError {
+        KernelError::Gpu(self.fault.get_or_init(|| text).clone())
+    }
+
+    /// Replaces the limits for which kernels are compiled by stricter ones.
+    #[cfg(test)]
+    pub(crate) fn with_facts(mut self, facts: GpuLimits) -> Self {
+        self.facts = facts;
+        self
+    }
+}
+
+/// Runs `work` while no other thread enumerates or opens GPUs through this function. NVIDIA's driver (580.159) was seen
+/// to fault when several threads of a process initialised it at the same time.
+pub fn one_at_a_time<T>(work: impl FnOnce() -> T) -> T {
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    work()
+}
+
+thread_local! {
+    /// Whether a panic of this thread is caught and returned as an error.
+    static IS_CAUGHT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Calls `poll` and catches its panic without printing it. wgpu 30 panics in two cases. If two polls meet, the panic is
+/// harmless ([`is_race`]); if a device is lost, callers return it as an error. The first call installs a panic hook
+/// before the existing one, which still receives all other panics.
+pub fn caught<T>(poll: impl FnOnce() -> T) -> std::thread::Result<T> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let usual = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if !IS_CAUGHT.get() {
+                usual(info);
+            }
+        }));
+    });
+    let before = IS_CAUGHT.replace(true);
+    let result = catch_unwind(AssertUnwindSafe(poll));
+    IS_CAUGHT.set(before);
+    result
+}
+
+/// Whether a panic of wgpu's `poll` says only that another thread's poll was faster. wgpu 30 reads which work is
+/// finished, and asserts against it after another thread may have cleared more. The work itself is not affected; a
+/// callback that this poll had taken may be lost.
+pub fn is_race(payload: &(dyn Any + Send)) -> bool {
+    let text = payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    text.is_some_and(|text| text.starts_with("If the queue is empty, the current submission index"))
+}
+
+fn record_faults(device: &wgpu::Device, fault: &Arc<OnceLock<String>>) {
+    let record = Arc::clone(fault);
+    device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
+        record.get_or_init(|| error.to_string());
+    }));
+    let record = Arc::clone(fault);
+    device.set_device_lost_callback(move |reason, text| {
+        record.get_or_init(|| format!("the device was lost ({reason:?}): {text}"));
+    });
+}
+
+impl std::fmt::Debug for Gpu {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gpu").field("facts", &self.facts).field("fault", &self.fault).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,369 @@
+//! Matrix products over batches, with an epilogue: tiled, or along lanes if one side is a vector.
+
+use super::epilogue::{Coordinate, Epilogue};
+use super::kernel::Recorder;
+use super::lanes::{Lanes, tree};
+use super::narrow::Narrow;
+use super::product::{Extent, Parts};
+use super::space::{Space, split};
+use super::tile::{Order, Tile};
+use super::{Recipe, Shader};
+use anabranch_op::error::KernelError;
+use anabranch_op::op::{MatMul, NarrowMatMul, NodeSpec};
+use anabranch_op::shape::Shape;
+
+pub(super) fn recipe<'n>(node: &'n NodeSpec, op: &MatMul) -> Result<Recipe<'n>, KernelError> {
+    of(node, Product::new(node, [op.transpose_a, op.transpose_b], [&node.inputs[0].shape, &node.inputs[1].shape])?)
+}
+
+/// Returns the recipe of a product with narrow weights.
+pub(super) fn narrow<'n>(node: &'n NodeSpec, op: &NarrowMatMul) -> Result<Recipe<'n>, KernelError> {
+    let narrow = Narrow::new(node, op)?;
+    let [depth, columns] = [node.inputs[0].shape.dims()[1], node.outputs[0].shape.dims()[1]];
+    let weights = Shape::new(if op.transpose_b { [columns, depth] } else { [depth, columns] })?;
+    let mut product = Product::new(node, [false, op.transpose_b], [&node.inputs[0].shape, &weights])?;
+    if op.transpose_b {
+        product.b[0] = narrow.line;
+    }
+    of(node, Product { narrow: Some(narrow), ..product })
+}
+
+fn of<'n>(node: &'n NodeSpec, product: Product) -> Result<Recipe<'n>, KernelError> {
+    let (parts, whole) = (product.parts(), product.whole());
+    let passes = match product.is_vector() {
+        true => product.lanes().passes(parts.depth()),
+        false => product.tile().passes(parts.depth()),
+    };
+    let recipe = Recipe::new(node, move |recorder| product.record(recorder));
+    Ok(Recipe { passes, scratch_bytes: parts.scratch_bytes(whole), ..recipe })
+}
+
+struct Product {
+    /// Batch dimensions; operands 0 and 1 are A and B.
+    batch: Space,
+    m: usize,
+    n: usize,
+    k: usize,
+    /// Strides of A along rows and depth.
+    a: [usize; 2],
+    /// Strides of B along columns and depth.
+    b: [usize; 2],
+    /// Rows of the node, each one batch or more.
+    rows: usize,
+    epilogue: Epilogue,
+    narrow: Option<Narrow>,
+}
+
+impl Product {
+    fn new(node: &NodeSpec, [transpose_a, transpose_b]: [bool; 2], [a, b]: [&Shape; 2]) -> Result<Self, KernelError> {
+        let output = &node.outputs[0];
+        let (Some((a_batch, m, a_depth)), Some((b_batch, b_depth, n))) =
+            (matrix(a, transpose_a), matrix(b, transpose_b))
+        else {
+            return Err(node.invalid("matrices are expected"));
+        };
+        let batch = a_batch.broadcast(&b_batch)?;
+        let fits = a_depth == b_depth && output.shape.dims() == [batch.dims(), &[m, n]].concat();
+        node.require(fits, "the sizes of the matrices do not go together")?;
+        let k = a_depth;
+        let strides = |shape: &Shape, area: usize| -> Result<Vec<isize>, KernelError> {
+            Ok(shape.broadcast_strides(&batch)?.into_iter().map(|stride| (stride * area) as isize).collect())
+        };
+        let (a_strides, b_strides) = (strides(&a_batch, m * k)?, strides(&b_batch, k * n)?);
+        let a = if transpose_a { [1, m] } else { [k, 1] };
+        let b = if transpose_b { [k, 1] } else { [1, n] };
+        let dims = batch.dims();
+        if let Some(rows) = rows_of_all_batches(dims, &a_strides, &b_strides, m, a[0]) {
+            let epilogue = Epilogue::new(node, &coordinates(0, dims.len() + 2))?;
+            let batch = Space { dims: vec![], strides: vec![vec![], vec![]] };
+            return Ok(Self { batch, m: rows, n, k, a, b, rows: 1, epilogue, narrow: None });
+        }
+        let epilogue = Epilogue::new(node, &coordinates(dims.len(), dims.len() + 2))?;
+        let rows = node.row_plan().map_or(1, |plan| plan.rows);
+        let batch = Space::collapsed(dims, &[a_strides, b_strides]);
+        Ok(Self { batch, m, n, k, a, b, rows, epilogue, narrow: None })
+    }
+
+    fn is_vector(&self) -> bool {
+        self.m == 1 || self.n == 1
+    }
+
+    /// Returns how threads share one product of a vector.
+    fn lanes(&self) -> Lanes {
+        // If B is a vector, the matrix is A. Its lines lie side by side if its depth does not run through memory.
+        let matrix = if self.n == 1 { self.a } else { self.b };
+        Lanes::new(self.k, matrix[1] != 1)
+    }
+
+    fn tile(&self) -> Tile {
+        Tile::new(self.whole(), self.k)
+    }
+
+    fn parts(&self) -> Parts {
+        match self.is_vector() {
+            true => {
+                let lanes = self.lanes();
+                let groups = lanes.groups(self.whole().outputs());
+                Parts::new(self.k, lanes.width() * LEAST_PASSES, groups, VECTOR_GROUPS)
+            }
+            false => self.tile().parts(self.whole(), self.k),
+        }
+    }
+
+    fn batches(&self) -> usize {
+        self.batch.dims.iter().product()
+    }
+
+    /// Returns all outputs.
+    fn whole(&self) -> Extent {
+        Extent { first: 0, batches: self.batches(), m: self.m, n: self.n }
+    }
+
+    /// Returns the outputs at hand.
+    fn extent(&self, recorder: &Recorder<'_>) -> Extent {
+        let (rows, row) = (recorder.rows(self.rows), self.batches() / self.rows);
+        Extent { first: rows.start * row, batches: rows.len() * row, ..self.whole() }
+    }
+
+    fn record(&self, recorder: &mut Recorder<'_>) -> Result<(), KernelError> {
+        let extent = self.extent(recorder);
+        let name = if self.is_vector() { "matvec" } else { "matmul" };
+        self.parts().record(
+            recorder,
+            name,
+            extent,
+            &|recorder, shader| self.declare_operands(recorder, shader),
+            &|recorder, shader| {
+                shader.write("y", "f32", recorder.output(0)?);
+                self.epilogue.declare(shader, recorder)?;
+                shader.code(STORE);
+                Ok(())
+            },
+            &|shader| {
+                if self.is_vector() { self.declare_vector(shader, extent) } else { self.declare_tiles(shader, extent) }
+            },
+        )
+    }
+
+    fn declare_operands<'a>(&self, recorder: &Recorder<'a>, shader: &mut Shader<'a>) -> Result<(), KernelError> {
+        shader.parameter("a_row", self.a[0]).parameter("a_depth", self.a[1]);
+        shader.parameter("b_column", self.b[0]).parameter("b_depth", self.b[1]);
+        shader.read("a", "f32", recorder.input(0)?);
+        match &self.narrow {
+            Some(narrow) => narrow.declare(recorder, shader)?,
+            None => _ = shader.read("b", "f32", recorder.input(1)?).code(PLAIN),
+        }
+        for (name, operand) in [("a_batch", 0), ("b_batch", 1)] {
+            let splits = split("batch", "c", &self.batch.dims);
+            let offset = self.batch.offset(operand);
+            shader.code(&format!("fn {name}(batch: u32) -> u32 {{\n{splits}    return {offset};\n}}\n"));
+        }
+        Ok(())
+    }
+
+    fn declare_tiles(&self, shader: &mut Shader<'_>, extent: Extent) -> usize {
+        let order = |strides: [usize; 2]| if strides[1] == 1 { Order::Depth } else { Order::Side };
+        shader.code(include_str!("matmul.wgsl"));
+        self.tile().declare(shader, extent, self.k, order(self.a), order(self.b))
+    }
+
+    fn declare_vector(&self, shader: &mut Shader<'_>, extent: Extent) -> usize {
+        let lanes = self.lanes();
+        shader.parameter("k", self.k).code(include_str!("matvec.wgsl"));
+        lanes.declare(shader);
+        shader.code(&tree("total", "f32", "sum_of"));
+        lanes.groups(extent.outputs())
+    }
+}
+
+/// Number of workgroups that occupy a large device if each has little to compute and much to read.
+const VECTOR_GROUPS: usize = 1024;
+/// Minimum products of a lane for which a part is worth a second dispatch.
+const LEAST_PASSES: usize = 8;
+
+/// WGSL function that finishes an output and writes it; `number` counts the batches at hand.
+const STORE: &str = "fn store(number: u32, row: u32, column: u32, value: f32) {
+    let batch = parameters.first + number;
+    let index = (batch * parameters.m + row) * parameters.n + column;
+    y[index] = finish(value, index, batch, row, column);
+}
+";
+
+/// WGSL function that returns element `index` of B.
+const PLAIN: &str = "fn weight(index: u32) -> f32 {
+    return b[index];
+}
+";
+
+/// Returns the batch dimensions, rows and columns of a matrix, after undoing `transposed`.
+fn matrix(shape: &Shape, transposed: bool) -> Option<(Shape, usize, usize)> {
+    let (batch, &[rows, columns]) = shape.dims().split_last_chunk::<2>()?;
+    let batch = Shape::new(batch).ok()?;
+    Some(if transposed { (batch, columns, rows) } else { (batch, rows, columns) })
+}
+
+/// Returns the rows of all batches together, if they follow each other in A at one stride and B is the same for all
+/// batches: then the batches are one product.
+fn rows_of_all_batches(dims: &[usize], a: &[isize], b: &[isize], m: usize, a_row: usize) -> Option<usize> {
+    let same = dims.iter().zip(b).all(|(dim, stride)| *dim == 1 || *stride == 0);
+    let dims = [dims, &[m]].concat();
+    let rows = Space::collapsed(&dims, &[[a, &[a_row as isize]].concat()]);
+    let in_step = match &rows.strides[0][..] {
+        [] => true,
+        [stride] => *stride == a_row as isize,
+        _ => false,
+    };
+    (same && in_step).then(|| dims.iter().product())
+}
+
+/// Returns the coordinates that the shaders know. The first `batches` axes of `rank` are the batch, the last one is the
+/// column, and the axes between are the row.
+fn coordinates(batches: usize, rank: usize) -> [Coordinate; 3] {
+    [
+        Coordinate { name: "batch", axes: 0..batches },
+        Coordinate { name: "row", axes: batches..rank - 1 },
+        Coordinate { name: "column", axes: rank - 1..rank },
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Run, check, check_rows, check_run, inputs, narrow, node, shape};
+    use super::*;
+    use anabranch_op::op::{Binary, Expression, Op, Unary};
+
+    /// Returns a product of `[batch_a…, m, k]` and `[batch_b…, k, n]`, stored as `transposed` says.
+    fn product(
+        (batch_a, batch_b): (&[usize], &[usize]),
+        [m, n, k]: [usize; 3],
+        [transpose_a, transpose_b]: [bool; 2],
+        (epilogue, extras): (Option<&Expression>, &[&[usize]]),
+    ) -> NodeSpec {
+        let a = [batch_a, &if transpose_a { [k, m] } else { [m, k] }].concat();
+        let b = [batch_b, &if transpose_b { [n, k] } else { [k, n] }].concat();
+        let batch = shape(batch_a).broadcast(&shape(batch_b)).expect("batches that go together");
+        let op = Op::MatMul(MatMul { transpose_a, transpose_b, epilogue: epilogue.cloned() });
+        node(op, &[&[&a[..], &b], extras].concat(), &[&[batch.dims(), &[m, n]].concat()])
+    }
+
+    fn check_product(batches: (&[usize], &[usize]), sizes: [usize; 3], transposed: [bool; 2]) {
+        let node = product(batches, sizes, transposed, (None, &[]));
+        check(&node, &inputs(&node, 121));
+    }
+
+    const ALL: [[bool; 2]; 4] = [[false, false], [false, true], [true, false], [true, true]];
+
+    #[test]
+    fn batches_are_computed_in_place() {
+        for (sizes, extras) in [([5, 7, 9], &[3usize, 1, 1][..]), ([1, 40, 33], &[40]), ([40, 36, 20], &[3, 40, 36])] {
+            let add = Expression::binary(Binary::Add);
+            let node = product((&[3], &[3]), sizes, [false, true], (Some(&add), &[extras]));
+            check_rows(&node, &inputs(&node, 128), 1..2);
+        }
+    }
+
+    #[test]
+    fn sizes_around_those_of_tiles() {
+        for sizes in [[2, 3, 1], [5, 7, 3], [32, 32, 16], [33, 31, 17], [61, 67, 127], [97, 2, 40]] {
+            for transposed in ALL {
+                check_product((&[], &[]), sizes, transposed);
+            }
+        }
+    }
+
+    #[test]
+    fn vectors() {
+        for sizes in [[1, 1, 1], [1, 1, 1500], [1, 130, 67], [300, 1, 5], [17, 1, 259], [1, 3, 2000]] {
+            for transposed in ALL {
+                check_product((&[], &[]), sizes, transposed);
+                check_product((&[3], &[3]), sizes, transposed);
+            }
+        }
+    }
+
+    #[test]
+    fn batches_are_broadcast() {
+        let cases: [(&[usize], &[usize]); 6] =
+            [(&[3], &[3]), (&[4], &[]), (&[], &[4]), (&[2, 1], &[3]), (&[2, 3], &[2, 1]), (&[1, 5], &[1, 1])];
+        for batches in cases {
+            for transposed in ALL {
+                check_product(batches, [5, 9, 6], transposed);
+            }
+        }
+    }
+
+    #[test]
+    fn large_and_medium_tiles() {
+        for (sizes, tile) in [([1610, 1700, 9], 128), ([900, 850, 20], 64)] {
+            let whole = Extent { first: 0, batches: 1, m: sizes[0], n: sizes[1] };
+            assert_eq!(Tile::new(whole, sizes[2]).side(), tile);
+            for transposed in [[false, false], [true, true]] {
+                check_product((&[], &[]), sizes, transposed);
+            }
+        }
+    }
+
+    #[test]
+    fn small_products_are_cut_along_the_inner_dimension() {
+        let relu = Expression::unary(Unary::Relu);
+        let epilogue = Expression::binary(Binary::Add).then(&relu, 0).expect("fits");
+        for (sizes, extra) in
+            [([40, 50, 700], &[50][..]), ([70, 66, 333], &[70, 66]), ([1, 33, 5000], &[33]), ([9, 1, 5000], &[])]
+        {
+            for (batches, transposed) in [(&[][..], [false, false]), (&[3], [true, true])] {
+                let node = product((batches, batches), sizes, transposed, (Some(&epilogue), &[extra]));
+                assert!(super::super::scratch_bytes(&node) > 0, "{sizes:?}, {transposed:?}");
+                check(&node, &inputs(&node, 125));
+                if !batches.is_empty() {
+                    check_rows(&node, &inputs(&node, 126), 1..3);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn epilogues_read_operands_of_any_shape() {
+        let relu = Expression::unary(Unary::Relu);
+        let epilogue = Expression::binary(Binary::Add).then(&Expression::binary(Binary::Multiply), 0);
+        let epilogue = epilogue.and_then(|e| e.then(&relu, 0)).expect("fits");
+        for (batch_a, batch_b, sizes) in [
+            (&[2usize, 3][..], &[][..], [5usize, 7, 4]),
+            (&[2, 3], &[2, 3], [5, 7, 4]),
+            (&[6], &[6], [1, 7, 4]),
+            (&[], &[], [40, 1, 9]),
+        ] {
+            let out = [batch_a, &sizes[..2]].concat();
+            let by_row = [vec![1; batch_a.len()], vec![sizes[0], 1]].concat();
+            let by_batch = [batch_a, &[1, 1]].concat();
+            let last = [sizes[1]];
+            let single: &[usize] = &[];
+            for extras in [[&out[..], &last[..]], [&by_row, &by_batch], [single, &out]] {
+                let node = product((batch_a, batch_b), sizes, [false, false], (Some(&epilogue), &extras));
+                check(&node, &inputs(&node, 122));
+            }
+        }
+    }
+
+    #[test]
+    fn more_tiles_than_one_dimension_of_groups_holds() {
+        let node = product((&[5], &[5]), [130, 140, 3], [false, false], (None, &[]));
+        check_run(Run { gpu: narrow(), ..Run::new(&node) }, &inputs(&node, 123));
+    }
+
+    #[test]
+    fn the_same_bits_every_time() {
+        let node = product((&[2], &[2]), [70, 65, 300], [false, true], (None, &[]));
+        let x = inputs(&node, 124);
+        let run = || Run::new(&node).outputs(&x).expect("runs").remove(0);
+        assert_eq!(run(), run());
+    }
+
+    #[test]
+    fn sizes_that_do_not_go_together_are_refused() {
+        let op = MatMul::default();
+        for (a, b, out) in [(&[2, 3][..], [4, 5], &[2, 5][..]), (&[2, 3], [3, 5], &[2, 4]), (&[3], [3, 5], &[5])] {
+            let node = node(Op::MatMul(op.clone()), &[a, &b], &[out]);
+            assert!(matches!(recipe(&node, &op), Err(KernelError::Invalid { .. })));
+        }
+    }
+}

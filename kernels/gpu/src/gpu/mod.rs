@@ -1,0 +1,276 @@
+//! Kernels for GPUs: one `.wgsl` file and its dispatch per kernel, run through wgpu.
+//!
+//! [`supports`] decides from a node's shapes alone whether it can run on a GPU of given [`GpuLimits`]. [`compile`]
+//! records the node's dispatches over fixed buffers once, and [`Kernel::encode`] adds them to a pass at every run. All
+//! tensors are `f32`. Shaders run with wgpu's bounds checks, so no node can read or write outside its buffers.
+//!
+//! A kernel's result has the same bits at every run on the same device. The shapes alone decide how work is cut, every
+//! reduction is a fixed tree, and nothing is accumulated atomically.
+
+#[cfg(test)]
+mod agreement;
+mod block;
+mod concat;
+mod conv;
+mod conv_transpose;
+mod copy;
+#[cfg(test)]
+mod corpus;
+mod device;
+mod epilogue;
+mod expression;
+mod gather;
+mod kernel;
+mod lanes;
+mod library;
+mod limits;
+mod map;
+mod matmul;
+mod narrow;
+mod normalize;
+mod pad;
+mod pipelines;
+mod pool;
+mod product;
+mod recurrent;
+mod reduce;
+mod resize;
+mod shader;
+mod slice;
+mod softmax;
+mod space;
+#[cfg(test)]
+pub(crate) mod testing;
+mod tile;
+mod timestamps;
+mod transpose;
+mod window;
+
+pub use device::{Gpu, caught, is_race, one_at_a_time};
+pub use kernel::Kernel;
+pub use limits::GpuLimits;
+pub use timestamps::TimestampRing;
+pub use wgpu::{Adapter, Buffer as GpuBuffer};
+
+use anabranch_op::dtype::DType;
+use anabranch_op::error::KernelError;
+use anabranch_op::op::{NodeSpec, Op};
+use anabranch_op::tensor::{Tensor, TensorSpec};
+use kernel::Recorder;
+use shader::Shader;
+use std::ops::Range;
+
+/// Buffers for which a kernel is compiled.
+///
+/// Each holds one whole tensor from its first byte on, has the usage `STORAGE`, and may be larger than the tensor. A
+/// buffer that is written must not be bound twice.
+#[derive(Clone, Copy, Debug)]
+pub struct Buffers<'a> {
+    /// Buffer of each input; `None` for inputs that [`binds`] reports as not needed.
+    pub inputs: &'a [Option<&'a wgpu::Buffer>],
+    /// Buffer of each output.
+    pub outputs: &'a [&'a wgpu::Buffer],
+    /// Buffer of at least [`scratch_bytes`] bytes, if that is not 0. Kernels that run one after the other may share it.
+    pub scratch: Option<&'a wgpu::Buffer>,
+}
+
+type Record<'n> = dyn for<'a> Fn(&mut Recorder<'a>) -> Result<(), KernelError> + 'n;
+
+/// Computation of one node. A kernel's file makes it from a node that fits its op's definition, so its arithmetic on
+/// the tensors' sizes cannot fail.
+struct Recipe<'n> {
+    /// Storage buffers that its dispatch with most buffers binds.
+    bindings: usize,
+    scratch_bytes: u64,
+    /// Bytes of tables and packed constants that the kernel keeps.
+    resident_bytes: u64,
+    /// Passes through loops, inner and outer ones together, that one thread makes in the longest dispatch.
+    passes: usize,
+    /// Inputs whose plain buffers are not read.
+    unbound: Vec<usize>,
+    record: Box<Record<'n>>,
+}
+
+impl<'n> Recipe<'n> {
+    /// Creates a recipe of one dispatch that binds all tensors and nothing else, and has no loop.
+    fn new(node: &NodeSpec, record: impl for<'a> Fn(&mut Recorder<'a>) -> Result<(), KernelError> + 'n) -> Self {
+        let bindings = node.inputs.len() + node.outputs.len();
+        Self { bindings, scratch_bytes: 0, resident_bytes: 0, passes: 0, unbound: Vec::new(), record: Box::new(record) }
+    }
+
+    fn binds(&self, input: usize) -> bool {
+        !self.unbound.contains(&input)
+    }
+}
+
+/// Checks that a node can run on a GPU of these limits. `constants[i]` says whether input `i` is constant.
+///
+/// # Errors
+/// The reason why it cannot; the caller turns it into a device constraint.
+pub fn supports(node: &NodeSpec, constants: &[bool], limits: &GpuLimits) -> Result<(), KernelError> {
+    let recipe = recipe(node, constants)?;
+    let refuse = |reason: String| Err(node.unsupported(reason));
+    if limits.threads < limits::THREADS || limits.workgroup_bytes < limits::WORKGROUP_BYTES {
+        return refuse(format!(
+            "kernels need workgroups of {} threads and {} bytes; the device has {} and {}",
+            limits::THREADS,
+            limits::WORKGROUP_BYTES,
+            limits.threads,
+            limits.workgroup_bytes
+        ));
+    }
+    let tensors = node.inputs.iter().chain(&node.outputs).map(|spec| spec.bytes() as u64);
+    let largest = tensors.chain([recipe.scratch_bytes, recipe.resident_bytes]).max().unwrap_or(0);
+    if largest > limits.binding_bytes {
+        return refuse(format!("a buffer of {largest} bytes; the device binds {} at most", limits.binding_bytes));
+    }
+    if recipe.passes > limits::MOST_PASSES {
+        return refuse(format!(
+            "a thread would loop {} times; {} at most are safe",
+            recipe.passes,
+            limits::MOST_PASSES
+        ));
+    }
+    if recipe.bindings > limits.bindings as usize {
+        return refuse(format!("{} buffers; the device binds {} at most", recipe.bindings, limits.bindings));
+    }
+    Ok(())
+}
+
+/// Returns the bytes of scratch memory that the node's kernel needs while it runs; 0 for a node that no GPU supports.
+pub fn scratch_bytes(node: &NodeSpec) -> u64 {
+    // Scratch memory does not depend on constants, but the existence of a kernel may.
+    let constants = vec![true; node.inputs.len()];
+    recipe(node, &constants).map_or(0, |recipe| recipe.scratch_bytes)
+}
+
+/// Returns the bytes of device memory that a compiled kernel keeps for itself: tables, and constants in its own layout.
+pub fn resident_bytes(node: &NodeSpec, constants: &[bool]) -> u64 {
+    recipe(node, constants).map_or(0, |recipe| recipe.resident_bytes)
+}
+
+/// Returns which inputs are read from buffers. All other inputs are constants that the kernel keeps in its own layout.
+pub fn binds(node: &NodeSpec, constants: &[bool]) -> Vec<bool> {
+    match recipe(node, constants) {
+        Ok(recipe) => (0..node.inputs.len()).map(|input| recipe.binds(input)).collect(),
+        Err(_) => vec![true; node.inputs.len()],
+    }
+}
+
+/// Records a node's dispatches over `buffers`. `constants[i]` is the value of input `i` if it is constant. With `rows`,
+/// only these rows of a node that divides into rows ([`NodeSpec::row_plan`]) are computed; they are read and written at
+/// their positions in the whole tensors.
+///
+/// Takes milliseconds for the first kernel of a kind and microseconds after; any thread may compile.
+///
+/// # Errors
+/// The errors of [`supports`], buffers that do not fit the node, a constant index out of range, or an error of the
+/// driver.
+pub fn compile(
+    gpu: &Gpu,
+    node: &NodeSpec,
+    constants: &[Option<Tensor>],
+    buffers: &Buffers<'_>,
+    rows: Option<Range<usize>>,
+) -> Result<Kernel, KernelError> {
+    let constant: Vec<_> = (0..node.inputs.len()).map(|i| matches!(constants.get(i), Some(Some(_)))).collect();
+    supports(node, &constant, gpu.facts())?;
+    let recipe = recipe(node, &constant)?;
+    check_constants(node, constants)?;
+    check_buffers(node, &recipe, buffers)?;
+    check_rows(node, rows.as_ref())?;
+    if node.outputs.iter().all(|spec| spec.shape.elements() == 0) {
+        return Ok(Kernel::empty());
+    }
+    gpu.guarded(node.op.name(), || Recorder::new(gpu, node, constants, buffers, rows).finish(&recipe))
+}
+
+/// Returns the recipe for a node, after checking that its tensors fit the op's definition.
+fn recipe<'n>(node: &'n NodeSpec, constants: &[bool]) -> Result<Recipe<'n>, KernelError> {
+    let float = |spec: &TensorSpec| spec.dtype == DType::F32;
+    let other = |input: usize| input == 1 && matches!(node.op, Op::Gather(_) | Op::NarrowMatMul(_));
+    let read = node.inputs.iter().enumerate().filter(|(input, _)| !other(*input)).map(|(_, spec)| spec);
+    if let Some(spec) = read.chain(&node.outputs).find(|spec| !float(spec)) {
+        return Err(node.unsupported(format!("GPU kernels compute f32 only, and a tensor is {}", spec.dtype)));
+    }
+    node.check()?;
+    let recipe = match &node.op {
+        Op::Map(op) => block::of_map(node, op)?,
+        Op::MatMul(op) => matmul::recipe(node, op)?,
+        Op::NarrowMatMul(op) => matmul::narrow(node, op)?,
+        Op::Conv(op) => conv::recipe(node, op)?,
+        Op::ConvTranspose(op) => conv_transpose::recipe(node, op)?,
+        Op::Pool(op) => pool::recipe(node, op)?,
+        Op::Reduce(op) => reduce::recipe(node, op),
+        Op::Softmax(op) => softmax::recipe(node, op),
+        Op::Normalize(op) => normalize::recipe(node, op)?,
+        Op::Resize(op) => resize::recipe(node, op),
+        Op::Recurrent(op) => recurrent::recipe(node, op, constants)?,
+        Op::Transpose(op) => transpose::recipe(node, op),
+        Op::Concat(op) => concat::recipe(node, op),
+        Op::Slice(op) => slice::recipe(node, op),
+        Op::Pad(op) => pad::recipe(node, op)?,
+        Op::Gather(op) => gather::recipe(node, op, constants)?,
+        Op::Block(block) => block::recipe(node, block)?,
+        Op::IntegerMatMul(_) | Op::IntegerConv(_) | Op::ArgReduce(_) | Op::TopK(_) => {
+            return Err(node.unsupported("its result is of integers"));
+        }
+        Op::Running(_) => return Err(node.unsupported("running sums and products are computed on CPUs")),
+        Op::Fourier(_) => return Err(node.unsupported("fast transforms are computed on CPUs")),
+        Op::Scatter(_) => return Err(node.unsupported("its updates follow each other")),
+        Op::Attention(_) | Op::Append(_) | Op::Rotary(_) | Op::Length(_) => {
+            return Err(node.unsupported("lengths of caches are known on CPUs alone"));
+        }
+        Op::Trees(_) => return Err(node.unsupported("each row takes a way of its own through the trees")),
+    };
+    let is_empty = |spec: &TensorSpec| spec.shape.elements() == 0;
+    let some_input = node.inputs.iter().enumerate().any(|(index, spec)| is_empty(spec) && recipe.binds(index));
+    let outputs = node.outputs.iter().filter(|spec| is_empty(spec)).count();
+    if (some_input || outputs > 0) && outputs < node.outputs.len() {
+        return Err(node.unsupported("a tensor without elements has no buffer on a GPU"));
+    }
+    Ok(recipe)
+}
+
+fn check_constants(node: &NodeSpec, constants: &[Option<Tensor>]) -> Result<(), KernelError> {
+    let differs = |(spec, constant): (&TensorSpec, &Option<Tensor>)| {
+        constant
+            .as_ref()
+            .is_some_and(|tensor| tensor.dtype() != spec.dtype || tensor.shape().elements() != spec.shape.elements())
+    };
+    match node.inputs.iter().zip(constants).position(differs) {
+        Some(input) => Err(node.invalid(format!("the constant of input {input} is another tensor"))),
+        None => Ok(()),
+    }
+}
+
+fn check_buffers(node: &NodeSpec, recipe: &Recipe<'_>, buffers: &Buffers<'_>) -> Result<(), KernelError> {
+    let refuse = |reason: String| Err(KernelError::Gpu(format!("{}: {reason}", node.op.name())));
+    if buffers.inputs.len() != node.inputs.len() || buffers.outputs.len() != node.outputs.len() {
+        return refuse(format!("{} and {} buffers were given", buffers.inputs.len(), buffers.outputs.len()));
+    }
+    let inputs = node.inputs.iter().zip(buffers.inputs).enumerate();
+    let bound = inputs.filter(|(index, _)| recipe.binds(*index)).map(|(_, (spec, buffer))| (spec, *buffer));
+    let outputs = node.outputs.iter().zip(buffers.outputs).map(|(spec, buffer)| (spec, Some(*buffer)));
+    for (spec, buffer) in bound.chain(outputs) {
+        let size = buffer.map_or(0, wgpu::Buffer::size);
+        if size < spec.bytes() as u64 {
+            return refuse(format!("a buffer of {size} bytes for {spec}"));
+        }
+    }
+    match buffers.scratch.map_or(0, wgpu::Buffer::size) {
+        size if size < recipe.scratch_bytes => {
+            refuse(format!("{size} bytes of scratch memory; {} are needed", recipe.scratch_bytes))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_rows(node: &NodeSpec, rows: Option<&Range<usize>>) -> Result<(), KernelError> {
+    let Some(rows) = rows else { return Ok(()) };
+    let most = node.row_plan().map_or(1, |plan| plan.rows);
+    if rows.start <= rows.end && rows.end <= most {
+        return Ok(());
+    }
+    Err(node.invalid(format!("rows {rows:?} of a node that has {most}")))
+}

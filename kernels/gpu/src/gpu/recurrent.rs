@@ -1,0 +1,161 @@
+//! One direction of a GRU or an LSTM.
+
+use super::kernel::Recorder;
+use super::limits::{MOST_PASSES, THREADS};
+use super::{Recipe, Shader};
+use anabranch_op::error::KernelError;
+use anabranch_op::op::{NodeSpec, Recurrent, RecurrentKind};
+use std::ops::Range;
+
+/// Maximum units: workgroup memory holds three vectors of this many.
+const MOST_UNITS: usize = 1024;
+
+struct Layer<'n> {
+    op: &'n Recurrent,
+    steps: usize,
+    batches: usize,
+    units: usize,
+    gates: usize,
+    /// Whether the recurrent weights are constant, and kept transposed, so that neighbouring threads read neighbouring
+    /// weights.
+    packed: bool,
+}
+
+pub(super) fn recipe<'n>(node: &'n NodeSpec, op: &'n Recurrent, constants: &[bool]) -> Result<Recipe<'n>, KernelError> {
+    let ([steps, batches, units], gates) = node.recurrent_sizes().expect("a layer that was checked");
+    if units > MOST_UNITS {
+        return Err(node.unsupported(format!("{units} units; the GPU kernel holds {MOST_UNITS} at most")));
+    }
+    let layer = Layer { op, steps, batches, units, gates, packed: constants.get(1) == Some(&true) };
+    let own = units.div_ceil(THREADS as usize);
+    let steps_at_once = layer.steps_at_once();
+    // Passes of the steps, and of the loops that read and write the state.
+    let passes = steps_at_once * layer.passes_of_a_step() + 2 * own;
+    let (resident_bytes, unbound) =
+        if layer.packed { ((gates * units * units * 4) as u64, vec![1]) } else { (0, vec![]) };
+    let recipe = Recipe::new(node, move |recorder| {
+        let packed = match layer.packed {
+            true => recorder.constant(1)?.elements::<f32>().map(|w| recorder.resident(&layer.transposed(w))),
+            false => None,
+        };
+        for first in (0..steps.max(1)).step_by(steps_at_once) {
+            let range = first..(first + steps_at_once).min(steps);
+            match &packed {
+                Some(weights) => layer.dispatch(recorder, weights, range)?,
+                None => layer.dispatch(recorder, recorder.input(1)?, range)?,
+            }
+        }
+        Ok(())
+    });
+    Ok(Recipe { passes, resident_bytes, unbound, ..recipe })
+}
+
+impl Layer<'_> {
+    /// Returns the passes of a thread through the loops of one step.
+    fn passes_of_a_step(&self) -> usize {
+        let own = self.units.div_ceil(THREADS as usize);
+        // A gate's sum for each unit, at most three loops over the own units in the cell, and one loop outside.
+        self.gates * own * self.units + 4 * own + 1
+    }
+
+    /// Returns the steps of one dispatch: a long sequence takes several dispatches, so that none runs for too long.
+    fn steps_at_once(&self) -> usize {
+        let for_state = 2 * self.units.div_ceil(THREADS as usize);
+        ((MOST_PASSES - for_state) / self.passes_of_a_step()).clamp(1, self.steps.max(1))
+    }
+
+    /// Returns the weights `[g·u, u]` as `[u, g·u]`.
+    fn transposed(&self, weights: &[f32]) -> Vec<u32> {
+        let rows = self.gates * self.units;
+        let element = |index: usize| weights[index % rows * self.units + index / rows].to_bits();
+        (0..weights.len()).map(element).collect()
+    }
+
+    /// Records the dispatch of some steps. All dispatches except the first continue from the states that the one before
+    /// left in the outputs.
+    fn dispatch(
+        &self,
+        recorder: &mut Recorder<'_>,
+        weights: &wgpu::Buffer,
+        steps: Range<usize>,
+    ) -> Result<(), KernelError> {
+        let mut shader = Shader::new("recurrent", include_str!("recurrent.wgsl"));
+        shader.constant("UNITS", self.units).constant("GATES", self.gates);
+        shader.constant("REVERSE", usize::from(self.op.reverse));
+        let rows = self.gates * self.units;
+        let [row, depth] = if self.packed { [1, rows] } else { [self.units, 1] };
+        shader.parameter("steps", self.steps).parameter("batches", self.batches);
+        shader.parameter("first_step", steps.start).parameter("end_step", steps.end);
+        shader.parameter("r_row", row).parameter("r_depth", depth);
+        shader.read("p", "f32", recorder.input(0)?).read("r", "f32", weights);
+        shader.read("bias", "f32", recorder.input(2)?).read("h0", "f32", recorder.input(3)?);
+        shader.write("y", "f32", recorder.output(0)?).write("last_h", "f32", recorder.output(1)?);
+        match self.op.kind {
+            RecurrentKind::Gru { linear_before_reset } => {
+                shader.constant("RESET_AFTER", usize::from(linear_before_reset));
+                shader.code(include_str!("recurrent_gru.wgsl"));
+            }
+            RecurrentKind::Lstm => {
+                shader.read("c0", "f32", recorder.input(4)?).write("last_c", "f32", recorder.output(2)?);
+                shader.code(include_str!("recurrent_lstm.wgsl"));
+            }
+        }
+        recorder.dispatch(&shader, self.batches)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Run, check_run, inputs, node, noise, tensor};
+    use super::*;
+    use anabranch_op::op::Op;
+
+    #[test]
+    fn cells_of_all_kinds_and_sizes() {
+        let gru = |linear_before_reset| RecurrentKind::Gru { linear_before_reset };
+        for (kind, sizes) in [
+            (gru(true), [4, 3, 5]),
+            (gru(false), [4, 3, 5]),
+            (gru(false), [2, 1, 300]),
+            (gru(true), [1, 2, 1]),
+            (RecurrentKind::Lstm, [5, 2, 7]),
+            (RecurrentKind::Lstm, [2, 3, 257]),
+            // Several dispatches.
+            (gru(true), [100, 1, 256]),
+            (gru(false), [130, 2, 200]),
+            (RecurrentKind::Lstm, [40, 1, 320]),
+        ] {
+            for (reverse, constant) in [(false, true), (true, false)] {
+                let op = Recurrent { kind, reverse };
+                let [t, b, u] = sizes;
+                let g = kind.gates() * u;
+                let (projected, weights, state) = ([t, b, g], [g, u], [b, u]);
+                let mut ins: Vec<&[usize]> = vec![&projected, &weights, &weights[..1], &state];
+                let sequence = [t, b, u];
+                let mut outs: Vec<&[usize]> = vec![&sequence, &state];
+                if kind == RecurrentKind::Lstm {
+                    ins.push(&state);
+                    outs.push(&state);
+                }
+                let node = node(Op::Recurrent(op.clone()), &ins, &outs);
+                let mut x = inputs(&node, 111);
+                // Weights that let a long sequence forget; otherwise rounding errors would grow from step to step.
+                let damped: Vec<f32> = noise(112, g * u).iter().map(|weight| weight * 3.0 / u as f32).collect();
+                x[1] = tensor(&[g, u], &damped);
+                check_run(
+                    Run { constants: (0..ins.len()).map(|i| i == 1 && constant).collect(), ..Run::new(&node) },
+                    &x,
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn too_many_units_are_left_to_other_devices() {
+        let op = Recurrent { kind: RecurrentKind::Gru { linear_before_reset: false }, reverse: false };
+        let u = MOST_UNITS + 1;
+        let ins: &[&[usize]] = &[&[1, 1, 3 * u], &[3 * u, u], &[3 * u], &[1, u]];
+        let node = node(Op::Recurrent(op.clone()), ins, &[&[1, 1, u], &[1, u]]);
+        assert!(matches!(recipe(&node, &op, &[]), Err(KernelError::Unsupported { .. })));
+    }
+}

@@ -1,0 +1,87 @@
+//! Replaces the module `gpu` in a build without the feature `gpu`. No GPU can be found or opened, so these types have
+//! no values.
+
+pub use crate::gpu_limits::GpuLimits;
+
+use anabranch_op::error::KernelError;
+use anabranch_op::op::NodeSpec;
+
+/// An adapter; there is none.
+#[derive(Clone, Debug)]
+pub enum Adapter {}
+
+/// An opened GPU; there is none.
+#[derive(Debug)]
+pub enum Gpu {}
+
+/// A buffer of a GPU; there is none.
+#[derive(Clone, Debug)]
+pub enum GpuBuffer {}
+
+impl Gpu {
+    /// Opens the adapter.
+    ///
+    /// # Errors
+    /// None: there is no adapter to open.
+    pub fn open(adapter: &Adapter) -> Result<Self, KernelError> {
+        match *adapter {}
+    }
+
+    /// A buffer for tensors.
+    pub fn storage(&self, _: u64) -> GpuBuffer {
+        match *self {}
+    }
+
+    /// Copies bytes to a new buffer.
+    ///
+    /// # Errors
+    /// None: there is no GPU.
+    pub fn upload(&self, _: &[u8]) -> Result<GpuBuffer, KernelError> {
+        match *self {}
+    }
+
+    /// The limits of the adapter.
+    pub fn facts(&self) -> &GpuLimits {
+        match *self {}
+    }
+
+    /// Destroys the device.
+    pub fn destroy(&self) {
+        match *self {}
+    }
+
+    /// The first thing that went wrong.
+    pub fn fault(&self) -> Option<String> {
+        match *self {}
+    }
+}
+
+impl GpuLimits {
+    /// The limits that `adapter` offers.
+    pub fn of(adapter: &Adapter) -> Self {
+        match *adapter {}
+    }
+}
+
+/// Refuses every node, because this build has no kernels for GPUs.
+///
+/// # Errors
+/// Always.
+pub fn supports(node: &NodeSpec, _: &[bool], _: &GpuLimits) -> Result<(), KernelError> {
+    Err(node.unsupported("this build has no kernels for GPUs; build with the feature `gpu`"))
+}
+
+/// Scratch bytes of a node's kernel: 0, because there is none.
+pub fn scratch_bytes(_: &NodeSpec) -> u64 {
+    0
+}
+
+/// Bytes that a node's kernel keeps: 0, because there is none.
+pub fn resident_bytes(_: &NodeSpec, _: &[bool]) -> u64 {
+    0
+}
+
+/// Whether each input is read from a buffer.
+pub fn binds(node: &NodeSpec, _: &[bool]) -> Vec<bool> {
+    vec![true; node.inputs.len()]
+}

@@ -1,0 +1,19 @@
+//! Tensors, and the operator set that models are lowered to.
+//!
+//! This crate is a part of `anabranch-kernels`, which lists what is public.
+
+mod borrowed;
+pub mod dtype;
+pub mod error;
+#[doc(hidden)]
+pub mod minifloat;
+#[doc(hidden)]
+pub mod narrowing;
+pub mod op;
+pub mod shape;
+pub mod tensor;
+
+pub use dtype::DType;
+pub use error::KernelError;
+pub use shape::Shape;
+pub use tensor::{Buffer, OutOfMemory, Tensor, TensorSpec};

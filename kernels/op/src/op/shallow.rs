@@ -1,0 +1,107 @@
+//! Convolutions that CPUs compute from rows in place, because writing their windows would cost much compared with the
+//! products: a function of their shapes.
+
+use super::{Conv, NodeSpec};
+use crate::tensor::TensorSpec;
+
+/// Maximum channels of a convolution with one group, …
+const MOST_CHANNELS: usize = 4;
+
+/// … channels of each of several groups, …
+const MOST_GROUPED: usize = 8;
+
+/// … and channels of groups whose output channels fill vectors, …
+const MOST_ACROSS_MAPS: usize = 32;
+
+/// … for rows of this many outputs: they mostly fill blocks, and the core's own caches hold them with a tile's other
+/// rows.
+const WIDE_ACROSS_MAPS: std::ops::RangeInclusive<usize> = 4..=256;
+
+/// Output channels of a panel of weights.
+#[doc(hidden)]
+pub const PANEL: usize = 8;
+
+/// Outputs of a vector.
+const LANES: usize = 16;
+
+/// Greatest distance of columns at which rows that are split by column are not mostly empty.
+const MOST_STRIDE: usize = 4;
+
+/// Elements that lie along a vector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(hidden)]
+pub enum Across {
+    /// Outputs of a row.
+    Pixels,
+    /// Output channels of a group.
+    Maps,
+}
+
+impl Conv {
+    /// Returns the elements along a vector if this convolution is shallow and its windows are close to each other. It
+    /// is shallow if it has few channels (the first of a network, or many groups). It is also shallow if it has one
+    /// group of few output channels (the last of a network that makes images). Vectors hold the output channels of a
+    /// group if these fill them. Otherwise they hold outputs, whose rows must mostly fill vectors; if there are several
+    /// output channels, these must mostly fill panels.
+    #[doc(hidden)]
+    pub fn shallow(&self, node: &NodeSpec) -> Option<Across> {
+        let dims = |spec: Option<&TensorSpec>| <[usize; 4]>::try_from(spec?.shape.dims()).ok();
+        let ([maps, channels, rows, columns], [.., wide]) = (dims(node.inputs.get(1))?, dims(node.outputs.first())?);
+        // A share of blocks, in eighths.
+        let filled = |count: usize, block: usize, share: usize| {
+            count > 0 && count.saturating_mul(8) >= count.div_ceil(block).saturating_mul(block).saturating_mul(share)
+        };
+        let (maps, groups) = (maps / self.group.max(1), self.group > 1);
+        if [rows, columns] == [1, 1] || self.strides[1] > MOST_STRIDE || channels == 0 {
+            return None;
+        }
+        let across_maps = channels <= MOST_ACROSS_MAPS && WIDE_ACROSS_MAPS.contains(&wide);
+        if groups && across_maps && filled(maps, LANES, 7) {
+            return Some(Across::Maps);
+        }
+        let is_first = channels <= if groups { MOST_GROUPED } else { MOST_CHANNELS } && filled(maps, PANEL, 6);
+        let is_last = (1..=PANEL).contains(&maps) && !groups;
+        ((is_first || is_last) && filled(wide, LANES, 6)).then_some(Across::Pixels)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::op::Op;
+    use crate::op::spec;
+
+    #[test]
+    fn other_kernels_have_what_would_be_left_empty() {
+        let shallow = |[channels, maps, group]: [usize; 3], [window, stride]: [usize; 2], wide: usize| {
+            let op = Conv { strides: [stride; 2], pads: [0; 4], dilations: [1; 2], group, epilogue: None };
+            let weights = [maps, channels / group, window, window];
+            let inputs = vec![spec(&[1, channels, 20, 20 * stride]), spec(&weights)];
+            let node = NodeSpec { op: Op::Conv(op.clone()), inputs, outputs: vec![spec(&[1, maps, 18, wide])] };
+            op.shallow(&node)
+        };
+        for (parts, window, wide, want) in [
+            ([3, 16, 1], [3, 1], 48, Some(Across::Pixels)),
+            ([6, 16, 2], [3, 2], 48, Some(Across::Pixels)),
+            ([64, 64, 8], [3, 1], 48, Some(Across::Pixels)),
+            ([64, 3, 1], [3, 1], 48, Some(Across::Pixels)),
+            ([3, 4, 1], [3, 1], 48, Some(Across::Pixels)),
+            ([64, 64, 4], [3, 1], 7, Some(Across::Maps)),
+            ([12, 64, 4], [3, 2], 48, Some(Across::Maps)),
+            ([64, 64, 4], [3, 1], 3, None),
+            ([64, 64, 4], [3, 1], 257, None),
+            ([5, 16, 1], [3, 1], 48, None),
+            ([3, 9, 1], [3, 1], 48, None),
+            ([64, 16, 1], [1, 1], 48, None),
+            ([64, 16, 4], [3, 1], 48, None),
+            ([64, 64, 8], [3, 1], 7, None),
+            ([66, 64, 2], [3, 1], 7, None),
+            ([64, 40, 2], [3, 1], 7, None),
+            ([3, 16, 1], [3, 1], 18, None),
+            ([3, 16, 1], [1, 1], 48, None),
+            ([3, 16, 1], [8, 8], 48, None),
+        ] {
+            assert_eq!(shallow(parts, window, wide), want, "{parts:?} {window:?} {wide}");
+        }
+    }
+}
