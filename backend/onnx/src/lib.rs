@@ -4,10 +4,7 @@
 //! This crate is a part of `anabranch`, not a public interface.
 
 pub mod host_operators;
-pub mod import;
-pub mod item;
 pub mod lower;
-pub mod part;
 
-pub use item::Item;
-pub use part::Part;
+pub use anabranch_import as import;
+pub use anabranch_import::{Item, Part, item, part};

@@ -4,8 +4,10 @@
 //! other files is read only from regular files in the model's own directory. Every rule of a graph is checked before a
 //! [`Model`] is returned. For any bytes, the result is a model or an [`ImportError`].
 //!
+//! This crate is a part of `anabranch`, not a public interface.
+//!
 //! ```
-//! # mod anabranch { pub use anabranch_onnx::import; }
+//! # mod anabranch { pub use anabranch_import as import; }
 //! use anabranch::import::{self, proto::{GraphProto, ModelProto, NodeProto, ValueInfoProto}};
 //!
 //! let graph = GraphProto {
@@ -28,12 +30,14 @@ pub mod error;
 mod external;
 mod functions;
 mod graph;
-mod item;
+pub mod item;
+mod item_file;
 mod labels;
 mod limits;
 pub mod model;
 mod packed;
 mod parameters;
+pub mod part;
 mod placeholder;
 pub mod proto;
 mod sort;
@@ -45,11 +49,13 @@ pub use beside::data_files;
 pub use error::{ImportError, ImportErrorKind};
 pub use functions::DEEPEST as DEEPEST_GRAPHS;
 pub use graph::OPSETS;
-pub use item::item_in_file;
+pub use item::Item;
+pub use item_file::item_in_file;
 pub use labels::Labels;
 pub use limits::{LimitError, Limits};
 pub use model::{Dim, Input, Kind, Model, Node, Output, Subgraph, ValueIndex};
-pub(crate) use placeholder::is_loose;
+pub use part::Part;
+pub use placeholder::is_loose;
 pub use tensor::dtype as element_type;
 
 use anabranch_base::files;

@@ -1,6 +1,6 @@
 //! Protobuf's wire format: keys, variable-length integers, and lengths that are checked before use.
 
-use crate::import::error::{ImportError, Result};
+use crate::error::{ImportError, Result};
 use anabranch_ir::constant::ConstantFile;
 
 /// Bytes of a file that are in memory at a time.
@@ -20,7 +20,7 @@ pub(super) enum Token {
 }
 
 /// A position in the bytes of a message.
-pub(in crate::import) struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     source: Source<'a>,
     position: u64,
     end: u64,
@@ -38,12 +38,12 @@ enum Source<'a> {
 
 impl<'a> Reader<'a> {
     /// Reads `bytes` from the beginning.
-    pub(in crate::import) fn new(bytes: &'a [u8]) -> Self {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self { source: Source::Memory(bytes), position: 0, end: bytes.len() as u64 }
     }
 
     /// Reads a file from the beginning, window by window.
-    pub(in crate::import) fn of_file(file: &'a ConstantFile) -> Self {
+    pub(crate) fn of_file(file: &'a ConstantFile) -> Self {
         Self { source: Source::File { file, window: Vec::new(), first: 0 }, position: 0, end: file.size() }
     }
 
@@ -61,7 +61,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Whether all of the enclosing data was read.
-    pub(in crate::import) fn is_at_end(&self) -> bool {
+    pub(crate) fn is_at_end(&self) -> bool {
         self.position == self.end
     }
 
@@ -101,7 +101,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the next variable-length integer.
-    pub(in crate::import) fn varint(&mut self) -> Result<u64> {
+    pub(crate) fn varint(&mut self) -> Result<u64> {
         let mut value = 0u64;
         for shift in (0..70).step_by(7) {
             let byte = self.ahead()?[0];
@@ -177,7 +177,7 @@ fn ended() -> ImportError {
 }
 
 /// Writes a variable-length integer.
-pub(in crate::import) fn put_varint(mut value: u64, out: &mut Vec<u8>) {
+pub(crate) fn put_varint(mut value: u64, out: &mut Vec<u8>) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
         value >>= 7;

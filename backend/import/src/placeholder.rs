@@ -18,7 +18,7 @@ pub(super) fn is_placeholder(name: &str) -> bool {
 ///
 /// These names are words such as `dynamic`, words that exporters count (`unk__12`), and expressions (`past_sequence +
 /// sequence`). Some exporters write an expression for inputs although it does not hold for all of them.
-pub(crate) fn is_loose(name: &str) -> bool {
+pub fn is_loose(name: &str) -> bool {
     let is_expression = name.contains(['+', '*', '/', '(', ')', '%']) || name.contains(" - ");
     let word = name.rsplit_once("p2o.").map_or(name, |(_, word)| word).to_ascii_lowercase();
     let word = word.trim_matches(|c: char| c.is_ascii_digit() || "_.:-<>?".contains(c));

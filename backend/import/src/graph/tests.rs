@@ -1,10 +1,10 @@
 //! Tests of graphs that are built, and of graphs that are rejected with an error that names the fault.
 
-use crate::import::proto::{
+use crate::proto::{
     AttributeProto, DimensionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, ValueInfoProto,
     data_type,
 };
-use crate::import::{Dim, Model, from_bytes};
+use crate::{Dim, Model, from_bytes};
 
 fn graph(node: Vec<NodeProto>) -> GraphProto {
     GraphProto {

@@ -6,8 +6,8 @@
 
 use super::NodeProto;
 use super::wire::{Reader, Token, put_bytes, put_varint};
-use crate::import::Limits;
-use crate::import::error::{ImportError, ImportErrorKind, Result};
+use crate::Limits;
+use crate::error::{ImportError, ImportErrorKind, Result};
 use anabranch_ir::constant::LARGE;
 
 /// Deepest nesting of messages, regardless of the limits: decoding recurses.
@@ -51,10 +51,10 @@ pub(super) trait Value: Default {
 
 /// Bulk data of a tensor: in memory, or at a position of the model's file, in which large data stays.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Payload(pub(in crate::import) PayloadSource);
+pub struct Payload(pub(crate) PayloadSource);
 
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::import) enum PayloadSource {
+pub(crate) enum PayloadSource {
     Memory(Vec<u8>),
     File { offset: u64, length: u64 },
 }
@@ -251,7 +251,7 @@ impl Value for Payload {
 
 impl Payload {
     /// Returns the number of bytes.
-    pub(in crate::import) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         match &self.0 {
             PayloadSource::Memory(bytes) => bytes.len() as u64,
             PayloadSource::File { length, .. } => *length,
@@ -354,7 +354,7 @@ fn put_key(number: u32, wire: u8, out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::import::proto::{AttributeProto, GraphProto, ModelProto, TensorProto};
+    use crate::proto::{AttributeProto, GraphProto, ModelProto, TensorProto};
 
     fn read(bytes: &[u8], limits: &Limits) -> Result<ModelProto> {
         decode(Reader::new(bytes), limits)

@@ -100,7 +100,7 @@ impl TensorProto {
     }
 
     /// Returns the bytes of data in the message itself.
-    pub(in crate::import) fn held_bytes(&self) -> u64 {
+    pub(crate) fn held_bytes(&self) -> u64 {
         let packed = [&self.float_data, &self.int32_data, &self.int64_data, &self.double_data, &self.uint64_data];
         // A number takes at least one byte there, and at most eight in memory.
         let packed: u64 = packed.into_iter().flatten().map(|data| 8 * data.len() as u64).sum();

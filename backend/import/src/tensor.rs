@@ -323,7 +323,7 @@ fn position(row: &[i64], flat: bool, shape: &Shape) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::import::proto::put_varint;
+    use crate::proto::put_varint;
 
     fn read(proto: &TensorProto) -> std::result::Result<Tensor, String> {
         TensorReader::new(None, None, &Limits::default()).read(proto).map_err(|error| error.to_string())

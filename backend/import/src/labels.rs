@@ -234,8 +234,8 @@ fn zipped(node: &mut Node) -> Result<Labels, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::import::proto::{AttributeProto, GraphProto, ModelProto, NodeProto, TypeProto, ValueInfoProto};
-    use crate::import::{Model, from_bytes};
+    use crate::proto::{AttributeProto, GraphProto, ModelProto, NodeProto, TypeProto, ValueInfoProto};
+    use crate::{Model, from_bytes};
 
     fn ml(operator: &str, input: &str, outputs: &[&str], attributes: Vec<AttributeProto>) -> NodeProto {
         let node = NodeProto { domain: "ai.onnx.ml".into(), ..NodeProto::of(operator, &[input], outputs) };
@@ -252,7 +252,7 @@ mod tests {
             ..GraphProto::default()
         };
         let mut model = ModelProto::of(graph, 17);
-        model.opset_import.push(crate::import::proto::OperatorSetIdProto { domain: "ai.onnx.ml".into(), version: 3 });
+        model.opset_import.push(crate::proto::OperatorSetIdProto { domain: "ai.onnx.ml".into(), version: 3 });
         from_bytes(&model.to_bytes(), None).map_err(|error| error.to_string())
     }
 

@@ -1,7 +1,7 @@
 //! Size of a function call's additions to a model, which are counted before they are created.
 
-use crate::import::attribute::Attribute;
-use crate::import::proto::{AttributeProto, FunctionProto, GraphProto, NodeProto};
+use crate::attribute::Attribute;
+use crate::proto::{AttributeProto, FunctionProto, GraphProto, NodeProto};
 
 /// Bytes that count for a node besides its strings, and for each of its values and attributes.
 const NODE: u64 = 256;

@@ -1,7 +1,7 @@
 //! Errors of loading models, which name the file, the node or tensor, and the next step.
 
 use anabranch_base::quoted::Line;
-pub(crate) use anabranch_base::quoted::Name;
+pub use anabranch_base::quoted::Name;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
