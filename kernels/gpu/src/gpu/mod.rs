@@ -2,14 +2,17 @@
 //!
 //! [`supports`] decides from a node's shapes alone whether it can run on a GPU of given [`GpuLimits`]. [`compile`]
 //! records the node's dispatches over fixed buffers once, and [`Kernel::encode`] adds them to a pass at every run. All
-//! tensors are `f32`. Shaders run with wgpu's bounds checks, so no node can read or write outside its buffers.
+//! tensors that are computed are `f32`; lengths, positions and narrow weights are read as they are. Shaders run with
+//! wgpu's bounds checks, so no node can read or write outside its buffers.
 //!
 //! A kernel's result has the same bits at every run on the same device. The shapes alone decide how work is cut, every
 //! reduction is a fixed tree, and nothing is accumulated atomically.
 
 #[cfg(test)]
 mod agreement;
+mod attention;
 mod block;
+mod cache;
 mod concat;
 mod conv;
 mod conv_transpose;
@@ -188,7 +191,14 @@ pub fn compile(
 /// Returns the recipe for a node, after checking that its tensors fit the op's definition.
 fn recipe<'n>(node: &'n NodeSpec, constants: &[bool]) -> Result<Recipe<'n>, KernelError> {
     let float = |spec: &TensorSpec| spec.dtype == DType::F32;
-    let other = |input: usize| input == 1 && matches!(node.op, Op::Gather(_) | Op::NarrowMatMul(_));
+    // Integers, and weights that are widened where they are read.
+    let other = |input: usize| match &node.op {
+        Op::Gather(_) | Op::NarrowMatMul(_) => input == 1,
+        Op::Attention(_) => matches!(input, 3 | 4),
+        Op::Append(_) => input == 2,
+        Op::Rotary(_) => input == 3,
+        _ => false,
+    };
     let read = node.inputs.iter().enumerate().filter(|(input, _)| !other(*input)).map(|(_, spec)| spec);
     if let Some(spec) = read.chain(&node.outputs).find(|spec| !float(spec)) {
         return Err(node.unsupported(format!("GPU kernels compute f32 only, and a tensor is {}", spec.dtype)));
@@ -218,9 +228,10 @@ fn recipe<'n>(node: &'n NodeSpec, constants: &[bool]) -> Result<Recipe<'n>, Kern
         Op::Running(_) => return Err(node.unsupported("running sums and products are computed on CPUs")),
         Op::Fourier(_) => return Err(node.unsupported("fast transforms are computed on CPUs")),
         Op::Scatter(_) => return Err(node.unsupported("its updates follow each other")),
-        Op::Attention(_) | Op::Append(_) | Op::Rotary(_) | Op::Length(_) => {
-            return Err(node.unsupported("lengths of caches are known on CPUs alone"));
-        }
+        Op::Attention(op) => attention::recipe(node, op)?,
+        Op::Append(op) => cache::append(node, op)?,
+        Op::Rotary(op) => cache::rotary(node, op),
+        Op::Length(_) => return Err(node.unsupported("a length that lies is an error, which GPUs cannot report")),
         Op::Trees(_) => return Err(node.unsupported("each row takes a way of its own through the trees")),
     };
     let is_empty = |spec: &TensorSpec| spec.shape.elements() == 0;

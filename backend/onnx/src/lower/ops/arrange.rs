@@ -1,7 +1,7 @@
 //! Moves elements: crops and pads around the middle, reverses up to a length, writes at positions, selects by bools,
 //! and puts back elements of windows and pools.
 
-use super::cached::appended;
+use super::cached::{appended, judged};
 use super::expand::sizes;
 use super::gather::chosen;
 use super::{Builder, Entry, Fault, Operator, View, axes_in_order, axis_of, domain_of};
@@ -90,11 +90,12 @@ fn write_at(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>,
     if update.elements() == 0 {
         return Ok(vec![cache.clone()]);
     }
-    let batch = cache.dims()[0];
+    let (batch, last) = (cache.dims()[0], cache.dims()[axis] - update.dims()[axis]);
     let starts = match operator.optional(2) {
         Some(_) => operator.typed(2, DType::I64)?.reshaped(vec![batch])?,
         None => builder.made(Tensor::from_i64s(&vec![0; batch]))?,
     };
+    let starts = if circular { starts } else { judged(builder, &starts, "write_indices", 0..=last)? };
     // The batch, the axes between, the axis, and those behind it.
     let lists = |of: &View| {
         let (between, behind) = (&of.dims()[1..axis], &of.dims()[axis + 1..]);

@@ -93,7 +93,7 @@ pub(super) fn appended(
 }
 
 /// `x`, as `[b, s, heads · d]` or by head as `[b, heads, s, d]`, with the first features of each head turned by the
-/// angles of its position; by head, and in `f32`.
+/// angles of its position; by head, and in `f32`. The run refuses positions without angles.
 pub(super) fn rotated(
     builder: &mut Builder,
     x: &View,
@@ -111,7 +111,14 @@ pub(super) fn rotated(
         _ => return Err(Fault::invalid(format!("an input of shape {} does not divide into {heads} heads", x.shape()))),
     };
     let [cosines, sines] = [builder.as_f32(angles[0])?, builder.as_f32(angles[1])?];
-    let inputs = [builder.as_f32(x)?.reshaped(dims)?, cosines, sines, positions.clone()];
+    let known = cosines.dims().first().copied().unwrap_or(0);
+    // Positions are given, or the first one of each row.
+    let following = if positions.elements() == made[0] { made[2] } else { 1 };
+    let Some(last) = known.checked_sub(following) else {
+        return Err(Fault::invalid(format!("{following} positions, and angles of {known}")));
+    };
+    let positions = judged(builder, positions, "a position of the rotary embedding", 0..=last)?;
+    let inputs = [builder.as_f32(x)?.reshaped(dims)?, cosines, sines, positions];
     let output = TensorSpec::new(DType::F32, Shape::new(made)?);
     builder.emit_one(Op::Rotary(Rotary { interleaved, by_head }), &inputs, output)
 }
