@@ -19,6 +19,9 @@ use bytemuck::Pod;
 /// Elements of a part: a millisecond or two. Few in tests, so that short rows have parts.
 const PART: usize = if cfg!(test) { 1 << 5 } else { 1 << 16 };
 
+/// Elements of rows that a thread selects from at a time, if there are several rows.
+const ROWS: usize = PART / 8;
+
 /// Elements whose pairs are made at a time, on the stack.
 const BLOCK: usize = if cfg!(test) { 4 } else { 64 };
 
@@ -124,7 +127,7 @@ impl TopKernel {
     /// Selects in rows that are not cut.
     fn select_short<R: Ranked>(&self, team: &Team, source: &[u8], indices: &mut [i64]) {
         let (kept, inner, groups) = (self.kept, self.inner, indices.len() / self.kept);
-        let together = PART / self.count;
+        let together = (ROWS / self.count).max(1);
         let matrix = Grid { batch: 1, rows: groups, columns: kept, tile_rows: together, tile_columns: kept };
         let stack = Grid { batch: groups / inner, rows: kept, columns: inner, tile_rows: kept, tile_columns: together };
         let floats = self.count * size_of::<R>() / size_of::<f32>();
