@@ -3,6 +3,7 @@
 use super::error::GenerateError;
 use super::generator::Generator;
 use anabranch_execute::RunOptions;
+use anabranch_planning::{Planned, PlatformFile};
 use anabranch_session::RunPrediction;
 use std::time::Instant;
 
@@ -13,6 +14,45 @@ pub struct Sample {
     pub prompt: usize,
     /// Tokens that follow it, one by one.
     pub tokens: usize,
+}
+
+impl Sample {
+    /// # Errors
+    /// If the sample does not fit the model's context.
+    fn fits(self, generator: &Generator) -> Result<(), GenerateError> {
+        let (Self { prompt, tokens }, context) = (self, generator.config().context);
+        if prompt > 0 && prompt.saturating_add(tokens) <= context {
+            return Ok(());
+        }
+        let what = format!("a prompt of {prompt} and {tokens} tokens more do not fit: the model can look at {context}");
+        Err(GenerateError::given(format!("{what}, and a prompt has 1 at least")))
+    }
+}
+
+/// Plans of a sample that is not run.
+pub struct Forecast {
+    /// The plan of the prompt.
+    pub prefill: Planned,
+    /// The plan of the last of the tokens that follow, if there are any.
+    pub decode: Option<Planned>,
+}
+
+/// Plans a sample without running it: on the devices of `platform`, else of the session's platform file, else on the
+/// present devices. The answer that was begun is lost.
+///
+/// # Errors
+/// If the sample does not fit the model's context, or there is no plan within memory and constraints.
+pub fn forecast(
+    generator: &mut Generator,
+    sample: Sample,
+    platform: Option<&PlatformFile>,
+) -> Result<Forecast, GenerateError> {
+    let Sample { prompt, tokens } = sample;
+    sample.fits(generator)?;
+    let decoder = generator.emptied();
+    let prefill = decoder.forecast(0, prompt, platform)?;
+    let decode = (tokens > 0).then(|| decoder.forecast(prompt + tokens - 1, 1, platform)).transpose()?;
+    Ok(Forecast { prefill, decode })
 }
 
 /// Tokens per second of each repetition.
@@ -43,11 +83,7 @@ pub fn measure(
     step: &mut dyn FnMut(),
 ) -> Result<Rates, GenerateError> {
     let Sample { prompt, tokens } = sample;
-    let context = generator.config().context;
-    if prompt == 0 || prompt.saturating_add(tokens) > context {
-        let what = format!("a prompt of {prompt} and {tokens} tokens more do not fit: the model can look at {context}");
-        return Err(GenerateError::given(format!("{what}, and a prompt has 1 at least")));
-    }
+    sample.fits(generator)?;
     let decoder = generator.emptied();
     let given: Vec<u32> = (0..prompt + tokens).map(|at| spread(at, decoder.vocabulary())).collect();
     let mut rates = Rates::default();

@@ -1,5 +1,6 @@
 //! A decoder with its cache: tokens in, logits of the last one out.
 
+mod forecast;
 mod padded;
 
 use super::cache::{Cache, fixed, grown, padded_to};

@@ -17,7 +17,7 @@ mod stop;
 mod stream;
 mod vocabulary;
 
-pub use bench::{Rates, Sample, measure};
+pub use bench::{Forecast, Rates, Sample, forecast, measure};
 pub use chat::Message;
 pub use config::Config;
 pub use error::GenerateError;

@@ -1,17 +1,20 @@
 //! `anabranch fit`: the fewest cores and devices, and the least memory, that keep the time of a model or a task graph.
 
 mod configuration;
+mod generation;
 mod graph;
 mod machine;
 mod model;
 mod report;
 
-use super::args::{ConstraintArgs, DeviceArgs, ModelArgs, parse_percent, parse_positive, refuse_given};
+use super::args::{ConstraintArgs, DeviceArgs, ModelArgs, WhatIfArgs, parse_percent, parse_positive, refuse_given};
 use super::files::file_of;
+use super::generate::rates::{Bench, parse_bench};
 use super::rules::RuleArgs;
 use super::{CliError, MORE, Output};
 use anabranch::device::parse_bytes;
 use clap::Args;
+use generation::Generation;
 use graph::Graph;
 use model::Search;
 use std::path::{Path, PathBuf};
@@ -20,6 +23,9 @@ const EXAMPLES: &str = "\
 A model is planned for ever fewer cores and devices of this machine, the cheapest first, and run with just those until one keeps the time: so
 the answer is measured. Then the plan of least memory is sought that keeps it, too.
 
+A folder with a language model is planned for ever less memory of the GPUs, of this machine or of a --platform: the answer is the least memory
+that keeps the rate of decoding, and a table of rates over memory. It is predicted, and nothing runs.
+
 A task graph is answered by calculation. One with devices of its own, or with a file of them, loses devices as long as some strategy keeps the
 time. Any other, a logical graph of DALiuGE among them, is put on alike devices of --cores cores: as few as keep the time, with partitions whose
 tasks never take more cores than there are. Bounds say what nothing can beat.
@@ -27,6 +33,7 @@ tasks never take more cores than there are. Bounds say what nothing can beat.
 Examples:
   anabranch fit model.onnx
   anabranch fit model.onnx --within 20% --memory cpu0=2GiB --json
+  anabranch fit llama --platform one-gpu --tokens-per-second 20
   anabranch fit graph.csv devices.csv --within 10% --place heft,cp,mite
   anabranch fit pipeline.graph --cores 8 --deadline 500 --physical partitioned.json";
 
@@ -38,7 +45,7 @@ pub(crate) struct FitCommand {
     model: ModelArgs,
     /// The devices of a task graph that brings none along (CSV of Laich 2017, or JSON)
     #[arg(value_name = "DEVICES")]
-    platform: Option<PathBuf>,
+    devices_file: Option<PathBuf>,
     /// Allow so much more time than the whole machine needs; for a graph on alike devices, than its longest path
     #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = parse_percent, help_heading = "Goal")]
     within: f64,
@@ -62,6 +69,8 @@ pub(crate) struct FitCommand {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000), help_heading = "Model")]
     repeat: Option<u32>,
     #[command(flatten)]
+    generation: GenerationArgs,
+    #[command(flatten)]
     alike: AlikeArgs,
     #[command(flatten)]
     rules: RuleArgs,
@@ -69,6 +78,20 @@ pub(crate) struct FitCommand {
     constraints: ConstraintArgs,
     #[command(flatten)]
     devices: DeviceArgs,
+    #[command(flatten)]
+    what_if: WhatIfArgs,
+}
+
+/// Goal of language models.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Language models")]
+struct GenerationArgs {
+    /// Rate of decoding that is to be kept, instead of --within or --deadline (milliseconds a token)
+    #[arg(long, value_name = "N", conflicts_with_all = ["within", "deadline"], value_parser = parse_positive)]
+    tokens_per_second: Option<f64>,
+    /// Plan for a prompt of P tokens and N more [default: 512,128]
+    #[arg(long, value_name = "P,N", value_parser = parse_bench)]
+    bench: Option<Bench>,
 }
 
 /// Default number of cores of each alike device.
@@ -144,11 +167,24 @@ impl Goal {
 }
 
 impl FitCommand {
+    fn goal(&self) -> Goal {
+        self.deadline.map_or(Goal::Within(1.0 + self.within / 100.0), Goal::Deadline)
+    }
+
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
-        let goal = self.deadline.map_or(Goal::Within(1.0 + self.within / 100.0), Goal::Deadline);
+        let goal = self.goal();
+        if let Some(folder) = self.model.model.as_deref().filter(|path| generation::is_folder(path)) {
+            return Generation { command: self, folder }.run(output);
+        }
+        let given = [
+            (self.generation.tokens_per_second.is_some(), "--tokens-per-second", "only language models have tokens"),
+            (self.generation.bench.is_some(), "--bench", "only language models have prompts"),
+            (self.what_if.platform.is_some(), "--platform", "only language models are planned for other devices"),
+        ];
+        refuse_given(&given, "a model or a task graph")?;
         match self.model.model.as_deref().filter(|path| is_graph(path)) {
             Some(path) => Graph { path, command: self, goal }.run(output),
-            None if self.platform.is_some() => {
+            None if self.devices_file.is_some() => {
                 Err(CliError::input("a model runs on this machine's devices; leave the file of devices out"))
             }
             None => {

@@ -1,9 +1,10 @@
 //! `anabranch generate`: text from a language model, and how fast it comes.
 
 mod answers;
-mod rates;
+pub(super) mod forecast;
+pub(super) mod rates;
 
-use super::args::{DeviceArgs, FuseArgs, LimitArgs, ModelArgs, PlaceArgs, parse_size};
+use super::args::{DeviceArgs, FuseArgs, LimitArgs, ModelArgs, PlaceArgs, WhatIfArgs, parse_size};
 use super::interrupt::cancel_on_interrupt;
 use super::open;
 use super::progress::waiting;
@@ -21,6 +22,7 @@ Examples:
   anabranch generate model --chat --system 'Answer in one sentence.' --temperature 0.7 --seed 1
   anabranch generate model --prompt-file a.txt --prompt-file b.txt --max-length 200 --json
   anabranch generate model --bench 512,128 --bench 512,1024 --place auto --memory gpu0=6GiB
+  anabranch generate model --bench 512,128 --platform one-gpu --memory gpuA=2GiB    # predicted, nothing runs
 
 A folder holds genai_config.json (onnxruntime-genai) or config.json (optimum), tokenizer.json, and the model. Several prompts are answered one
 after the other. The same seed gives the same tokens, on any number of threads. Ctrl-C ends an answer, and status 130 says so.";
@@ -64,6 +66,8 @@ pub(crate) struct GenerateCommand {
     place: PlaceArgs,
     #[command(flatten)]
     devices: DeviceArgs,
+    #[command(flatten)]
+    what_if: WhatIfArgs,
 }
 
 /// Choice of tokens, and ends of a text.
@@ -103,10 +107,20 @@ impl GenerateCommand {
                 "there is nothing to go on from; give --prompt TEXT, --prompt-file FILE or --chat",
             ));
         }
-        let (options, _) = open::options(&self.devices, None, &self.model_args(), &self.place, false)?;
+        let platform = self.what_if.read()?;
+        let is_forecast = platform.is_some();
+        if is_forecast && self.bench.is_empty() {
+            return Err(CliError::input(
+                "--platform predicts rates, and says nothing of text; give --bench P,N, such as --bench 512,128",
+            ));
+        }
+        let (options, _) = open::options(&self.devices, platform, &self.model_args(), &self.place, false)?;
         let open = || Generator::open(&self.folder, self.model.as_deref(), options);
         let mut generator = waiting(output, "opening the model", open).map_err(failed)?;
         open::print_notes(generator.session(), output);
+        if is_forecast {
+            return forecast::print(&mut generator, &self.bench, output);
+        }
         let token = cancel_on_interrupt()?;
         let run = RunOptions::default().with_cancel(token.clone());
         if !self.bench.is_empty() {
@@ -162,7 +176,7 @@ impl ChoiceArgs {
 }
 
 /// The error of the library in the command's words.
-fn failed(error: GenerateError) -> CliError {
+pub(super) fn failed(error: GenerateError) -> CliError {
     match error.session() {
         _ if error.is_cancelled() => CliError::interrupted(),
         Some(session) => session.clone().into(),

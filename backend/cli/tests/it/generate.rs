@@ -113,6 +113,50 @@ fn rates_are_measured_for_each_length() {
 }
 
 #[test]
+fn rates_are_predicted_for_devices_that_are_not_here() {
+    let command = Anabranch::new();
+    let model = bundled(LLAMA);
+    let told = command.json(&["generate", &model, "--no-gpu", "--bench", "40,300", "--platform", "one-gpu"]);
+    let rates = told["rates"].as_array().expect("rows");
+    let names = |of: &str| rates.iter().map(|row| row[of].clone()).collect::<Vec<_>>();
+    assert_eq!(names("test"), ["prefill", "decode"]);
+    assert_eq!(names("cache"), [0, 339]);
+    for row in rates {
+        assert!(row["predicted_tokens_per_second"].as_f64() > Some(0.0), "{row}");
+        assert_eq!(row["devices"][1]["device"], "gpuA");
+    }
+    // A GPU that holds nothing leaves everything to the CPU.
+    let limited = ["generate", &model, "--no-gpu", "--bench", "40,300", "--platform", "one-gpu", "--memory", "gpuA=0"];
+    let alone = command.json(&limited);
+    assert_eq!(alone["rates"][1]["devices"][1]["nodes"], 0);
+    let text = command.text(&["generate", &model, "--no-gpu", "--bench", "40,2", "--platform", "one-gpu"]);
+    assert!(text.contains("predicted, not measured") && text.contains("gpuA"), "{text}");
+}
+
+#[test]
+fn the_least_memory_that_keeps_a_rate_is_found() {
+    let command = Anabranch::new();
+    let model = bundled(LLAMA);
+    let fit = |more: &[&str]| {
+        command.json(&[&["fit", &model, "--no-gpu", "--platform", "one-gpu", "--bench", "40,20"], more].concat())
+    };
+    let within = fit(&["--within", "10%"]);
+    let tried = within["tried"].as_array().expect("rows");
+    let limits: Vec<u64> = tried.iter().filter_map(|row| row["limit_bytes"].as_u64()).collect();
+    assert!(limits.len() >= 12 && limits.is_sorted() && limits[0] == 0, "{limits:?}");
+    for row in tried {
+        let limit = row["limit_bytes"].as_u64().unwrap_or(u64::MAX);
+        assert!(row["peak_bytes"].as_u64().expect("a number") <= limit, "{row}");
+        let goal = within["goal_tokens_per_second"].as_f64();
+        assert_eq!(row["kept"].as_bool(), Some(row["decode_tokens_per_second"].as_f64() >= goal), "{row}");
+    }
+    assert_eq!(tried.iter().find(|row| row["kept"] == true), Some(&within["least"]));
+    // Any memory keeps a rate of almost nothing, and none an enormous one.
+    assert_eq!(fit(&["--tokens-per-second", "0.001"])["least"]["limit_bytes"], 0);
+    assert!(fit(&["--tokens-per-second", "1e12"])["least"].is_null());
+}
+
+#[test]
 fn what_cannot_be_generated_is_refused_in_a_line() {
     let command = Anabranch::new();
     let (llama, gpt2) = (bundled(LLAMA), bundled("language/gpt2"));
@@ -134,6 +178,12 @@ fn what_cannot_be_generated_is_refused_in_a_line() {
         let arguments = [&["generate", "--no-gpu"][..], arguments].concat();
         command.refuses(&arguments, parts);
     }
+    command.refuses(&["generate", &llama, "--platform", "one-gpu", "--prompt", "x"], &["--platform", "--bench"]);
+    command.refuses(&["fit", &llama, "--no-gpu"], &["no GPU", "--platform"]);
+    command.refuses(&["fit", &llama, "--platform", "one-gpu", "--repeat", "3"], &["--repeat", "nothing is run"]);
+    command.refuses(&["fit", &bundled("mlp.onnx"), "--tokens-per-second", "3"], &["--tokens-per-second", "tokens"]);
+    let both = ["fit", &llama, "--platform", "one-gpu", "--tokens-per-second", "3", "--within", "5%"];
+    command.refuses(&both, &["--within", "--tokens-per-second"]);
 }
 
 #[test]

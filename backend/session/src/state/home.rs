@@ -2,46 +2,75 @@
 
 use super::{Inputs, SessionError, StatePair, Stateful};
 use anabranch_ir::program::Origin;
-use anabranch_placement_core::platform::DeviceId;
-use anabranch_planning::{Constraints, Planned};
+use anabranch_placement_core::platform::{DeviceId, DeviceKind};
+use anabranch_planning::{Constraints, Machine, Planned, PlatformFile};
 
 impl Stateful {
     /// Decides where the state stays from now on, by the shortest predicted time of runs with such inputs.
     ///
-    /// The candidates are the host, each GPU for the whole state, and each GPU for the state that its nodes both read
-    /// and make. The first run decides if no earlier call did. Makes up to 1 + 2 · GPUs plans.
+    /// The first run decides if no earlier call did.
     ///
     /// # Errors
     /// If there is no plan with the state on the host.
     pub fn settle(&mut self, inputs: &Inputs) -> Result<(), SessionError> {
-        // The caller's choice of resident values stays, and a lost GPU has no plan.
-        if self.session.inventory.gpus.is_empty() || !self.session.options.constraints.resident.is_empty() {
-            self.settled = true;
-            return Ok(());
-        }
-        let inputs = self.with_first(self.filled(inputs))?;
-        let on_host = self.session.options.constraints.clone();
-        let mut best = (makespan(&self.planned(&inputs, &on_host)?), on_host.clone());
-        // An input whose elements decide shapes has to be on the host.
-        let deciding = self.session.whole.deciding.known();
-        let movable = || self.pairs.iter().filter(|pair| !deciding.contains(&pair.input));
-        let gpus: Vec<String> = self.session.inventory.gpus.iter().map(|gpu| gpu.name.clone()).collect();
-        for name in gpus {
-            let all = kept(&on_host, movable(), &name);
-            let Some(planned) = if_feasible(self.planned(&inputs, &all))? else { continue };
-            let there = |pair: &&StatePair| is_there(&planned, pair, &name);
-            let some = kept(&on_host, movable().filter(there), &name);
-            let is_all = some.resident.len() == all.resident.len();
-            best = shorter(best, (makespan(&planned), all));
-            if !is_all && let Some(planned) = if_feasible(self.planned(&inputs, &some))? {
-                best = shorter(best, (makespan(&planned), some));
+        if !self.session.inventory.gpus.is_empty() {
+            let (_, home) = self.at_home(inputs, &self.session.machine_here()?)?;
+            if self.session.options.constraints.resident != home.resident {
+                self.session.options.constraints = home;
+                // Plans so far were made without these constraints.
+                while self.session.prepared.forget_one(|_| true).is_some() {}
             }
         }
-        self.session.options.constraints = best.1;
-        // Plans so far were made without these constraints.
-        while self.session.prepared.forget_one(|_| true).is_some() {}
         self.settled = true;
         Ok(())
+    }
+
+    /// Plans a run with such inputs, without preparing any device, and with the state where the predicted time is
+    /// shortest. The devices are those of `platform`, else those of the session's platform file, else the present ones.
+    ///
+    /// # Errors
+    /// As [`Session::plan`](crate::Session::plan).
+    pub fn forecast(&self, inputs: &Inputs, platform: Option<&PlatformFile>) -> Result<Planned, SessionError> {
+        let session = &self.session;
+        let machine = match platform {
+            None => session.machine()?,
+            Some(file) => Machine::described(file, &session.inventory, session.costs().here())?,
+        };
+        Ok(self.at_home(inputs, &machine)?.0)
+    }
+
+    /// The plan with the state where the predicted time is shortest, and the constraints that keep the state there.
+    ///
+    /// The candidates are the host, and for each GPU the whole state, or as many of its first tensors as have a plan;
+    /// and of these the tensors that the GPU's nodes both read and make. Makes up to 1 + (2 + log₂ tensors) · GPUs
+    /// plans. The caller's choice of resident values stays.
+    fn at_home(&self, inputs: &Inputs, machine: &Machine) -> Result<(Planned, Constraints), SessionError> {
+        let inputs = self.with_first(self.filled(inputs))?;
+        let on_host = self.session.options.constraints.clone();
+        let planned = self.planned(&inputs, machine, &on_host)?;
+        let mut best = (planned, on_host.clone());
+        if !on_host.resident.is_empty() {
+            return Ok(best);
+        }
+        // An input whose elements decide shapes has to be on the host.
+        let deciding = self.session.whole.deciding.known();
+        let movable: Vec<&StatePair> = self.pairs.iter().filter(|pair| !deciding.contains(&pair.input)).collect();
+        for gpu in machine.devices.iter().filter(|device| device.kind == DeviceKind::Gpu) {
+            let with = |pairs: &[&StatePair]| -> Result<_, SessionError> {
+                let home = kept(&on_host, pairs, &gpu.name);
+                Ok(if_feasible(self.planned(&inputs, machine, &home))?.map(|planned| (planned, home)))
+            };
+            let Some((many, all)) = most(movable.len(), |count| with(&movable[..count]))? else { continue };
+            let there = |pair: &&&StatePair| is_there(&all.0, pair, &gpu.name);
+            let some: Vec<&StatePair> = movable[..many].iter().filter(there).copied().collect();
+            best = shorter(best, all);
+            if some.len() < many
+                && let Some(part) = with(&some)?
+            {
+                best = shorter(best, part);
+            }
+        }
+        Ok(best)
     }
 
     /// Leaves the state on the host, unless options say otherwise: for callers that change it between runs.
@@ -63,10 +92,10 @@ impl Stateful {
         all
     }
 
-    fn planned(&self, inputs: &Inputs, constraints: &Constraints) -> Result<Planned, SessionError> {
-        let (session, machine) = (&self.session, self.session.machine_here()?);
+    fn planned(&self, inputs: &Inputs, machine: &Machine, constraints: &Constraints) -> Result<Planned, SessionError> {
+        let session = &self.session;
         let lowered = session.lowered(&session.whole, inputs)?;
-        let mut planner = session.planner(&lowered, &machine);
+        let mut planner = session.planner(&lowered, machine);
         if lowered.rest.is_none() {
             planner.constraints = constraints;
         }
@@ -85,15 +114,30 @@ fn if_feasible(planned: Result<Planned, SessionError>) -> Result<Option<Planned>
     }
 }
 
+/// Returns the greatest number from 1 to `count` that is possible, and what it makes, if smaller numbers are possible,
+/// too. Tries up to 1 + log₂ `count` numbers.
+fn most<T, E>(count: usize, mut made: impl FnMut(usize) -> Result<Option<T>, E>) -> Result<Option<(usize, T)>, E> {
+    let (mut possible, mut impossible, mut next) = (None, count + 1, count);
+    while next > 0 {
+        match made(next)? {
+            Some(found) => possible = Some((next, found)),
+            None => impossible = next,
+        }
+        let least = possible.as_ref().map_or(0, |(number, _)| *number);
+        next = if impossible - least > 1 { least + (impossible - least) / 2 } else { 0 };
+    }
+    Ok(possible)
+}
+
 /// Constraints that keep these pairs on a device.
-fn kept<'p>(constraints: &Constraints, pairs: impl Iterator<Item = &'p StatePair>, device: &str) -> Constraints {
-    pairs.fold(constraints.clone(), |all, pair| {
+fn kept(constraints: &Constraints, pairs: &[&StatePair], device: &str) -> Constraints {
+    pairs.iter().fold(constraints.clone(), |all, pair| {
         all.with_resident(&pair.input, device).with_resident(&pair.output, device)
     })
 }
 
-fn shorter(one: (f64, Constraints), other: (f64, Constraints)) -> (f64, Constraints) {
-    if other.0 < one.0 { other } else { one }
+fn shorter(one: (Planned, Constraints), other: (Planned, Constraints)) -> (Planned, Constraints) {
+    if makespan(&other.0) < makespan(&one.0) { other } else { one }
 }
 
 /// The predicted makespan; without end if the model runs in phases, between which all is on the host.
@@ -114,4 +158,25 @@ fn is_there(planned: &Planned, pair: &StatePair, device: &str) -> bool {
         _ => false,
     });
     is_read && is_made
+}
+
+#[cfg(test)]
+mod tests {
+    use super::most;
+
+    #[test]
+    fn the_greatest_possible_number_is_found_in_few_tries() {
+        for count in 0..70usize {
+            for limit in 0..=count {
+                let mut tries = 0;
+                let made = |number: usize| {
+                    tries += 1;
+                    Ok::<_, ()>((number <= limit).then_some(number))
+                };
+                let found = most(count, made).expect("no failure");
+                assert_eq!(found, (limit > 0).then_some((limit, limit)), "{limit} of {count}");
+                assert!(tries <= 2 + count.checked_ilog2().unwrap_or(0), "{tries} for {limit} of {count}");
+            }
+        }
+    }
 }

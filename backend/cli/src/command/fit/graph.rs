@@ -47,7 +47,7 @@ struct Alone {
 impl Graph<'_> {
     pub(super) fn run(&self, output: Output) -> Result<(), CliError> {
         end_on_interrupt()?;
-        if let Some(devices) = &self.command.platform {
+        if let Some(devices) = &self.command.devices_file {
             return self.on_only(&on_devices(self.path, devices)?, output);
         }
         let name = self.path.display().to_string();

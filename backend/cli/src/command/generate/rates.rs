@@ -10,7 +10,7 @@ use anabranch_report::table::Table;
 use serde::Serialize;
 
 /// A prompt and the tokens that follow, as the command line has them.
-pub(super) type Bench = (usize, usize);
+pub(in super::super) type Bench = (usize, usize);
 
 /// Rates of one kind.
 #[derive(Clone, Debug, Serialize)]
@@ -36,7 +36,7 @@ struct Report {
 }
 
 /// Reads `P,N`.
-pub(super) fn parse_bench(text: &str) -> Result<Bench, String> {
+pub(in super::super) fn parse_bench(text: &str) -> Result<Bench, String> {
     let (prompt, tokens) =
         text.split_once(',').ok_or("write tokens of the prompt and tokens that follow, such as 512,128")?;
     Ok((super::parse_size(prompt.trim())?, super::parse_size(tokens.trim())?))

@@ -1,0 +1,47 @@
+//! Plans of runs that are not made.
+
+use super::super::cache::{Cache, grown, padded_to};
+use super::super::error::GenerateError;
+use super::Decoder;
+use anabranch_planning::{Planned, PlatformFile};
+use anabranch_session::Inputs;
+
+impl Decoder {
+    /// Plans a run of `tokens` tokens behind a cache that holds `held`, on the devices of `platform` or those of the
+    /// session. Forgets all tokens.
+    ///
+    /// # Errors
+    /// If there is no plan, or no memory for an empty cache of this size.
+    pub(crate) fn forecast(
+        &mut self,
+        held: usize,
+        tokens: usize,
+        platform: Option<&PlatformFile>,
+    ) -> Result<Planned, GenerateError> {
+        self.reset();
+        let (size, padding) = match self.cache {
+            Cache::Buffer(_) => (grown(0, held + tokens, self.context), 0),
+            Cache::Padded(_) if tokens == 1 && held > 0 => {
+                let capacity = padded_to(held, self.context);
+                (capacity, capacity - held)
+            }
+            _ => (held, 0),
+        };
+        if let Cache::Buffer(capacity) = &mut self.cache {
+            *capacity = size;
+        }
+        // Sizes of the first cache follow from a batch of one.
+        let ids = Inputs::new().tensor(&self.names.ids, self.integers(&self.names.ids, vec![0])?);
+        let sized = match self.cache {
+            Cache::Fixed(_) => Ok(()),
+            _ => self.model.resize(&ids, size),
+        };
+        self.held = vec![0; held];
+        let planned = sized.map_err(GenerateError::from).and_then(|()| {
+            let inputs = self.inputs(&vec![0; tokens], padding)?;
+            Ok(self.model.forecast(&inputs, platform)?)
+        });
+        self.reset();
+        planned
+    }
+}
