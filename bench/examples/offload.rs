@@ -3,7 +3,7 @@
 //!
 //! Run `cargo run --release -p anabranch-bench --example offload -- FOLDER PLATFORM GPU --layers 12`; it prints a table
 //! in Markdown. A number of layers means: all nodes of these layers that the GPU computes are there, and their caches;
-//! with one more than there are, also what comes before and behind the layers. All else is on the CPU.
+//! with one more than there are, also the embedding and the head. All else is on the CPU.
 
 use anabranch::generate::{Generator, Sample, forecast};
 use anabranch::planning::{Constraints, PlatformFile, Strategy};
@@ -87,18 +87,21 @@ fn main() -> Result<(), Box<dyn Error>> {
     for part in &arguments.parts {
         let bytes = (whole as f64 * part) as u64;
         limit(&mut platform, Some(bytes));
-        let mut best = (0, 0.0);
+        let mut best: Option<(usize, f64)> = None;
         for count in 0..=arguments.layers + 1 {
             let found = arguments.rate(Strategy::GPU, arguments.manual(count), &platform)?;
-            if let Some((rate, _)) = found.filter(|(rate, _)| *rate > best.1) {
-                best = (count, rate);
+            if let Some((rate, _)) = found.filter(|(rate, _)| best.is_none_or(|(_, least)| *rate > least)) {
+                best = Some((count, rate));
             }
         }
-        let (rate, held) = arguments.rate(auto.clone(), Constraints::default(), &platform)?.ok_or("no plan")?;
+        let Some((rate, held)) = arguments.rate(auto.clone(), Constraints::default(), &platform)? else {
+            println!("| {:.0} | none | | | | |", bytes as f64 / f64::from(1 << 20));
+            continue;
+        };
         let mebibytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         let [limit, held] = [bytes, held].map(mebibytes);
-        let ratio = rate / best.1;
-        println!("| {limit:.0} | {rate:.1} | {held:.0} | {} | {:.1} | {ratio:.3} |", best.0, best.1);
+        let best = best.map_or("none | |".to_owned(), |(count, own)| format!("{count} | {own:.1} | {:.3}", rate / own));
+        println!("| {limit:.0} | {rate:.1} | {held:.0} | {best} |");
     }
     Ok(())
 }

@@ -50,9 +50,10 @@ pub fn forecast(
     let Sample { prompt, tokens } = sample;
     sample.fits(generator)?;
     let decoder = generator.emptied();
-    let prefill = decoder.forecast(0, prompt, platform)?;
-    let decode = (tokens > 0).then(|| decoder.forecast(prompt + tokens - 1, 1, platform)).transpose()?;
-    Ok(Forecast { prefill, decode })
+    // The largest cache decides where it lies: a run decides again whenever its cache grows.
+    let (last, home) = decoder.forecast((prompt + tokens).saturating_sub(1), 1, platform, None)?;
+    let (prefill, _) = decoder.forecast(0, prompt, platform, Some(&home))?;
+    Ok(Forecast { prefill, decode: (tokens > 0).then_some(last) })
 }
 
 /// Tokens per second of each repetition.
@@ -70,8 +71,8 @@ pub struct Rates {
     pub plans: u64,
 }
 
-/// Measures a sample so often, after one repetition that does not count. Tokens are given, and none is chosen. `step`
-/// is called after each repetition.
+/// Measures a sample `repeat` times, after one repetition that does not count. Tokens are given, and none is chosen.
+/// `step` is called after each repetition.
 ///
 /// # Errors
 /// If the sample does not fit the model's context, or a run fails or is cancelled.

@@ -24,6 +24,8 @@ pub(crate) struct Decoder {
     /// Why steps are planned once per length, if padding was tried.
     note: Option<String>,
     settled: bool,
+    /// The greatest capacity for which it was decided where the cache stays.
+    settled_for: usize,
     /// The tokens that the cache holds.
     held: Vec<u32>,
     /// The last token's logits.
@@ -43,7 +45,18 @@ impl Decoder {
         let cache = Cache::of(model.session(), model.pairs(), &names);
         let capacity = fixed(model.session(), model.pairs()).unwrap_or(usize::MAX);
         let (context, logits) = (config.context.min(capacity), Vec::new());
-        Ok(Self { model, names, vocabulary, context, cache, note: None, settled: false, held: Vec::new(), logits })
+        Ok(Self {
+            model,
+            names,
+            vocabulary,
+            context,
+            cache,
+            note: None,
+            settled: false,
+            settled_for: 0,
+            held: Vec::new(),
+            logits,
+        })
     }
 
     /// Adds tokens to the cache, and returns the logits of what follows the last one.
@@ -134,6 +147,10 @@ impl Decoder {
             let ids = Inputs::new().tensor(&self.names.ids, self.integers(&self.names.ids, vec![0])?);
             self.model.resize(&ids, capacity)?;
             self.cache = Cache::Buffer(capacity);
+            if capacity > self.settled_for {
+                // A larger cache may not fit where the smaller one was.
+                (self.settled, self.settled_for) = (false, capacity);
+            }
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! The machine that a platform file describes, as placement sees it.
 
 use super::error::PlanningError;
-use super::machine::{Machine, link};
+use super::machine::{Machine, link, machine_devices};
 use super::platform_file::{DeviceEntry, LinkEntry, PlatformFile};
 use anabranch_costs::{DeviceCosts, Laws, LinkCosts, MachineCosts};
 use anabranch_device::Inventory;
@@ -9,6 +9,18 @@ use anabranch_kernels::gpu::GpuLimits;
 use anabranch_placement_core::platform::DeviceKind;
 use anabranch_plan::MachineDevice;
 use std::collections::BTreeSet;
+
+impl PlatformFile {
+    /// Returns the file that names all devices of the machine that this one describes, also those that it leaves as
+    /// they are.
+    ///
+    /// # Errors
+    /// If the file names something unknown, or its first device is not a CPU.
+    pub fn resolved(&self, inventory: &Inventory) -> Result<Self, PlanningError> {
+        let devices = self.devices_over(&machine_devices(inventory))?;
+        Ok(Self { devices, extends: false, remove: Vec::new(), ..self.clone() })
+    }
+}
 
 impl Machine {
     /// Returns the machine that `file` describes, as a whole or by its differences from the present machine.

@@ -17,7 +17,9 @@ use anabranch_execute::{DevicePool, RunOutput, Weights};
 use anabranch_learning::{Learned, ProfiledRun, calibrate, record};
 use anabranch_onnx::import::{self, ImportError, Model};
 use anabranch_onnx::lower::Phase;
-use anabranch_planning::{Constraints, Lowered, Machine, MachineDevice, Planned, compute_devices, machine_devices};
+use anabranch_planning::{
+    Constraints, Lowered, Machine, MachineDevice, Planned, PlatformFile, compute_devices, machine_devices,
+};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -229,6 +231,11 @@ impl Session {
     /// Returns the number of plans of later phases that are ready or being made: see [`Later`](super::Later).
     pub fn ready_phases(&self) -> usize {
         self.later_prepared.len()
+    }
+
+    /// The platform file that plans are for, if there is one.
+    pub fn platform(&self) -> Option<&PlatformFile> {
+        self.options.platform.as_ref()
     }
 
     /// Returns the number of plans made so far, with the plans of later phases.

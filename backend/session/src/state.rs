@@ -68,6 +68,8 @@ pub struct Stateful {
     predicted: Option<RunPrediction>,
     /// Whether it is decided where the state stays.
     settled: bool,
+    /// Whether [`Self::settle`] has chosen the resident values of the session's constraints.
+    own_home: bool,
     runs: u64,
 }
 
@@ -99,6 +101,7 @@ impl Session {
             former,
             predicted: None,
             settled: false,
+            own_home: false,
             runs: 0,
         })
     }

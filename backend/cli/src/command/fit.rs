@@ -19,11 +19,14 @@ use graph::Graph;
 use model::Search;
 use std::path::{Path, PathBuf};
 
+/// Default strategies.
+const PLACE: [&str; 3] = ["heft", "mite", "cp"];
+
 const EXAMPLES: &str = "\
 A model is planned for ever fewer cores and devices of this machine, the cheapest first, and run with just those until one keeps the time: so
 the answer is measured. Then the plan of least memory is sought that keeps it, too.
 
-A folder with a language model is planned for ever less memory of the GPUs, of this machine or of a --platform: the answer is the least memory
+A folder with a language model is planned for less and less memory of the GPUs, of this machine or of a --platform: the answer is the least memory
 that keeps the rate of decoding, and a table of rates over memory. It is predicted, and nothing runs.
 
 A task graph is answered by calculation. One with devices of its own, or with a file of them, loses devices as long as some strategy keeps the
@@ -61,7 +64,7 @@ pub(crate) struct FitCommand {
         long,
         value_name = "A,B,…",
         value_delimiter = ',',
-        default_value = "heft,mite,cp",
+        default_values = PLACE,
         help_heading = "Placement"
     )]
     place: Vec<String>,
@@ -86,7 +89,7 @@ pub(crate) struct FitCommand {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Language models")]
 struct GenerationArgs {
-    /// Rate of decoding that is to be kept, instead of --within or --deadline (milliseconds a token)
+    /// Keep this rate of decoding, instead of --within or --deadline (milliseconds per token)
     #[arg(long, value_name = "N", conflicts_with_all = ["within", "deadline"], value_parser = parse_positive)]
     tokens_per_second: Option<f64>,
     /// Plan for a prompt of P tokens and N more [default: 512,128]

@@ -137,8 +137,18 @@ fn rates_are_predicted_for_devices_that_are_not_here() {
 fn the_least_memory_that_keeps_a_rate_is_found() {
     let command = Anabranch::new();
     let model = bundled(LLAMA);
+    let rates = serde_json::json!({
+        "matmul_flops": 1e15, "conv_flops": 1e15, "map_flops": 1e15, "bandwidth": 1e14, "launch": 1e-9
+    });
+    let link = |from: &str, to: &str| serde_json::json!({ "from": from, "to": to, "latency": 1e-9, "rate": 1e13 });
+    let platform = serde_json::json!({
+        "format": "anabranch-platform", "version": 1, "extends": true,
+        "devices": [{ "name": "gpuA", "kind": "gpu", "memory": "1 GiB", "rates": rates }],
+        "links": [link("cpu0", "gpuA"), link("gpuA", "cpu0")],
+    });
+    std::fs::write(command.path("fast.json"), platform.to_string()).expect("written");
     let fit = |more: &[&str]| {
-        command.json(&[&["fit", &model, "--no-gpu", "--platform", "one-gpu", "--bench", "40,20"], more].concat())
+        command.json(&[&["fit", &model, "--no-gpu", "--platform", "fast.json", "--bench", "40,20"], more].concat())
     };
     let within = fit(&["--within", "10%"]);
     let tried = within["tried"].as_array().expect("rows");
@@ -151,6 +161,8 @@ fn the_least_memory_that_keeps_a_rate_is_found() {
         assert_eq!(row["kept"].as_bool(), Some(row["decode_tokens_per_second"].as_f64() >= goal), "{row}");
     }
     assert_eq!(tried.iter().find(|row| row["kept"] == true), Some(&within["least"]));
+    assert!(tried.last().expect("a row")["peak_bytes"].as_u64() > Some(0), "the GPU has a part: {tried:?}");
+    assert!(tried.iter().any(|row| row["kept"] == false), "{tried:?}");
     // Any memory keeps a rate of almost nothing, and none an enormous one.
     assert_eq!(fit(&["--tokens-per-second", "0.001"])["least"]["limit_bytes"], 0);
     assert!(fit(&["--tokens-per-second", "1e12"])["least"].is_null());
@@ -180,6 +192,9 @@ fn what_cannot_be_generated_is_refused_in_a_line() {
     }
     command.refuses(&["generate", &llama, "--platform", "one-gpu", "--prompt", "x"], &["--platform", "--bench"]);
     command.refuses(&["fit", &llama, "--no-gpu"], &["no GPU", "--platform"]);
+    command.refuses(&["fit", &llama, "--platform", "one-gpu", "--bench", "9,0"], &["--bench P,0", "1 token"]);
+    command.refuses(&["fit", &llama, "--platform", "one-gpu", "--place", "cp"], &["--place", "auto"]);
+    command.refuses(&["fit", &llama, "--platform", "one-gpu", "--cores", "4"], &["--cores"]);
     command.refuses(&["fit", &llama, "--platform", "one-gpu", "--repeat", "3"], &["--repeat", "nothing is run"]);
     command.refuses(&["fit", &bundled("mlp.onnx"), "--tokens-per-second", "3"], &["--tokens-per-second", "tokens"]);
     let both = ["fit", &llama, "--platform", "one-gpu", "--tokens-per-second", "3", "--within", "5%"];

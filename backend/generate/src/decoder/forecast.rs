@@ -3,12 +3,13 @@
 use super::super::cache::{Cache, grown, padded_to};
 use super::super::error::GenerateError;
 use super::Decoder;
-use anabranch_planning::{Planned, PlatformFile};
+use anabranch_planning::{Constraints, Planned, PlatformFile};
 use anabranch_session::Inputs;
 
 impl Decoder {
     /// Plans a run of `tokens` tokens behind a cache that holds `held`, on the devices of `platform` or those of the
-    /// session. Forgets all tokens.
+    /// session. The cache lies where `home` keeps it, else where the predicted time is shortest; returned, too. Forgets
+    /// all tokens.
     ///
     /// # Errors
     /// If there is no plan, or no memory for an empty cache of this size.
@@ -17,7 +18,8 @@ impl Decoder {
         held: usize,
         tokens: usize,
         platform: Option<&PlatformFile>,
-    ) -> Result<Planned, GenerateError> {
+        home: Option<&Constraints>,
+    ) -> Result<(Planned, Constraints), GenerateError> {
         self.reset();
         let (size, padding) = match self.cache {
             Cache::Buffer(_) => (grown(0, held + tokens, self.context), 0),
@@ -39,7 +41,11 @@ impl Decoder {
         self.held = vec![0; held];
         let planned = sized.map_err(GenerateError::from).and_then(|()| {
             let inputs = self.inputs(&vec![0; tokens], padding)?;
-            Ok(self.model.forecast(&inputs, platform)?)
+            match home {
+                Some(home) => Ok((self.model.forecast_under(&inputs, platform, home)?, home.clone())),
+                // A padded cache changes between runs, and stays on the host.
+                None => Ok(self.model.forecast(&inputs, platform, !matches!(self.cache, Cache::Padded(_)))?),
+            }
         });
         self.reset();
         planned

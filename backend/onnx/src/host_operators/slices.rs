@@ -36,11 +36,6 @@ pub fn slices(
                     2 => copy::<2>(source, own, places),
                     4 => copy::<4>(source, own, places),
                     8 => copy::<8>(source, own, places),
-                    12 => copy::<12>(source, own, places),
-                    16 => copy::<16>(source, own, places),
-                    24 => copy::<24>(source, own, places),
-                    32 => copy::<32>(source, own, places),
-                    64 => copy::<64>(source, own, places),
                     _ => copy_runs(source, own, inner, places),
                 }
                 (target, row) = (rest, row + rows);
@@ -50,7 +45,7 @@ pub fn slices(
     Ok(Tensor::new(spec, Arc::new(made)).expect("the buffer was made with the spec's size"))
 }
 
-/// Copies slices of `SIZE` bytes, which the compiler knows: a call per slice would take longer than a short copy.
+/// Copies elements of `SIZE` bytes, which the compiler knows.
 fn copy<const SIZE: usize>(bytes: &[u8], target: &mut [u8], rows: impl Iterator<Item = usize>) {
     let (from, to) = (bytes.as_chunks::<SIZE>().0, target.as_chunks_mut::<SIZE>().0);
     to.iter_mut().zip(rows).for_each(|(to, row)| *to = from[row]);
@@ -66,7 +61,16 @@ fn copy_runs(bytes: &[u8], mut target: &mut [u8], inner: usize, mut places: impl
             next = places.next();
         }
         let (run, rest) = target.split_at_mut((end - first) * inner);
-        run.copy_from_slice(&bytes[first * inner..end * inner]);
+        let source = &bytes[first * inner..end * inner];
+        // A call takes longer than a short copy.
+        match run.len() {
+            12 => copy::<12>(source, run, 0..1),
+            16 => copy::<16>(source, run, 0..1),
+            24 => copy::<24>(source, run, 0..1),
+            32 => copy::<32>(source, run, 0..1),
+            64 => copy::<64>(source, run, 0..1),
+            _ => run.copy_from_slice(source),
+        }
         target = rest;
     }
 }

@@ -6,71 +6,109 @@ use anabranch_placement_core::platform::{DeviceId, DeviceKind};
 use anabranch_planning::{Constraints, Machine, Planned, PlatformFile};
 
 impl Stateful {
-    /// Decides where the state stays from now on, by the shortest predicted time of runs with such inputs.
+    /// Decides where the state stays from now on, by the shortest predicted time of runs with such inputs. The caller's
+    /// own choice of resident values stays.
     ///
-    /// The first run decides if no earlier call did.
+    /// The first run decides if no earlier call did. A later call decides again: a state that has grown may not fit
+    /// where it was.
     ///
     /// # Errors
-    /// If there is no plan with the state on the host.
+    /// If there is no plan.
     pub fn settle(&mut self, inputs: &Inputs) -> Result<(), SessionError> {
-        if !self.session.inventory.gpus.is_empty() {
+        let is_free = self.own_home || self.session.options.constraints.resident.is_empty();
+        if is_free && !self.session.inventory.gpus.is_empty() {
             let (_, home) = self.at_home(inputs, &self.session.machine_here()?)?;
             if self.session.options.constraints.resident != home.resident {
                 self.session.options.constraints = home;
                 // Plans so far were made without these constraints.
                 while self.session.prepared.forget_one(|_| true).is_some() {}
             }
+            self.own_home = true;
         }
         self.settled = true;
         Ok(())
     }
 
-    /// Plans a run with such inputs, without preparing any device, and with the state where the predicted time is
-    /// shortest. The devices are those of `platform`, else those of the session's platform file, else the present ones.
+    /// Plans a run with such inputs, without preparing any device. Returns the constraints that keep the state where it
+    /// is, too: where the predicted time is shortest if it `moves`, else on the host.
+    ///
+    /// The devices are those of `platform`, else those of the session's platform file, else the present ones.
     ///
     /// # Errors
     /// As [`Session::plan`](crate::Session::plan).
-    pub fn forecast(&self, inputs: &Inputs, platform: Option<&PlatformFile>) -> Result<Planned, SessionError> {
-        let session = &self.session;
-        let machine = match platform {
-            None => session.machine()?,
-            Some(file) => Machine::described(file, &session.inventory, session.costs().here())?,
-        };
-        Ok(self.at_home(inputs, &machine)?.0)
+    pub fn forecast(
+        &self,
+        inputs: &Inputs,
+        platform: Option<&PlatformFile>,
+        moves: bool,
+    ) -> Result<(Planned, Constraints), SessionError> {
+        match moves {
+            true => self.at_home(inputs, &self.forecast_machine(platform)?),
+            false => {
+                let home = self.session.options.constraints.clone();
+                Ok((self.forecast_under(inputs, platform, &home)?, home))
+            }
+        }
+    }
+
+    /// [`Self::forecast`] with the state where these constraints keep it.
+    ///
+    /// # Errors
+    /// As [`Self::forecast`].
+    pub fn forecast_under(
+        &self,
+        inputs: &Inputs,
+        platform: Option<&PlatformFile>,
+        constraints: &Constraints,
+    ) -> Result<Planned, SessionError> {
+        let inputs = self.with_first(self.filled(inputs))?;
+        self.planned(&inputs, &self.forecast_machine(platform)?, constraints)
+    }
+
+    fn forecast_machine(&self, platform: Option<&PlatformFile>) -> Result<Machine, SessionError> {
+        match platform {
+            None => self.session.machine(),
+            Some(file) => Ok(Machine::described(file, &self.session.inventory, self.session.costs().here())?),
+        }
     }
 
     /// The plan with the state where the predicted time is shortest, and the constraints that keep the state there.
     ///
-    /// The candidates are the host, and for each GPU the whole state, or as many of its first tensors as have a plan;
-    /// and of these the tensors that the GPU's nodes both read and make. Makes up to 1 + (2 + log₂ tensors) · GPUs
-    /// plans. The caller's choice of resident values stays.
+    /// Candidates are the host and, for each GPU, the greatest number of the state's first tensors with a plan, and
+    /// half and three quarters of that number. Another candidate are those of the greatest number that the GPU's nodes
+    /// both read and make. Makes up to 1 + (4 + ⌈log₂ tensors⌉) · GPUs plans.
     fn at_home(&self, inputs: &Inputs, machine: &Machine) -> Result<(Planned, Constraints), SessionError> {
         let inputs = self.with_first(self.filled(inputs))?;
-        let on_host = self.session.options.constraints.clone();
-        let planned = self.planned(&inputs, machine, &on_host)?;
-        let mut best = (planned, on_host.clone());
-        if !on_host.resident.is_empty() {
-            return Ok(best);
+        let mut on_host = self.session.options.constraints.clone();
+        if self.own_home {
+            on_host.resident.clear();
+        }
+        let planned = |home: Constraints| Ok::<_, SessionError>((self.planned(&inputs, machine, &home)?, home));
+        let gpus = machine.devices.iter().filter(|device| device.kind == DeviceKind::Gpu);
+        if !on_host.resident.is_empty() || gpus.clone().next().is_none() {
+            return planned(on_host);
         }
         // An input whose elements decide shapes has to be on the host.
         let deciding = self.session.whole.deciding.known();
         let movable: Vec<&StatePair> = self.pairs.iter().filter(|pair| !deciding.contains(&pair.input)).collect();
-        for gpu in machine.devices.iter().filter(|device| device.kind == DeviceKind::Gpu) {
-            let with = |pairs: &[&StatePair]| -> Result<_, SessionError> {
-                let home = kept(&on_host, pairs, &gpu.name);
-                Ok(if_feasible(self.planned(&inputs, machine, &home))?.map(|planned| (planned, home)))
-            };
+        let mut found = Vec::from_iter(if_feasible(planned(on_host.clone()))?);
+        for gpu in gpus {
+            let with = |pairs: &[&StatePair]| if_feasible(planned(kept(&on_host, pairs, &gpu.name)));
             let Some((many, all)) = most(movable.len(), |count| with(&movable[..count]))? else { continue };
             let there = |pair: &&&StatePair| is_there(&all.0, pair, &gpu.name);
             let some: Vec<&StatePair> = movable[..many].iter().filter(there).copied().collect();
-            best = shorter(best, all);
-            if some.len() < many
-                && let Some(part) = with(&some)?
-            {
-                best = shorter(best, part);
+            found.push(all);
+            if some.len() < many {
+                found.extend(with(&some)?);
+            }
+            // Fewer caches leave memory for weights.
+            let fewer = [many / 2, many * 3 / 4].into_iter().filter(|count| many < movable.len() && *count > 0);
+            for count in fewer {
+                found.extend(with(&movable[..count])?);
             }
         }
-        Ok(best)
+        // Without any plan, the error is that of the host.
+        found.into_iter().reduce(shorter).map_or_else(|| planned(on_host), Ok)
     }
 
     /// Leaves the state on the host, unless options say otherwise: for callers that change it between runs.
@@ -107,7 +145,7 @@ impl Stateful {
 ///
 /// # Errors
 /// If planning failed for another reason, such as an interruption.
-fn if_feasible(planned: Result<Planned, SessionError>) -> Result<Option<Planned>, SessionError> {
+fn if_feasible<T>(planned: Result<T, SessionError>) -> Result<Option<T>, SessionError> {
     match planned {
         Err(error) if error.is_infeasible() => Ok(None),
         other => other.map(Some),
@@ -115,7 +153,7 @@ fn if_feasible(planned: Result<Planned, SessionError>) -> Result<Option<Planned>
 }
 
 /// Returns the greatest number from 1 to `count` that is possible, and what it makes, if smaller numbers are possible,
-/// too. Tries up to 1 + log₂ `count` numbers.
+/// too. Tries up to 1 + ⌈log₂ `count`⌉ numbers.
 fn most<T, E>(count: usize, mut made: impl FnMut(usize) -> Result<Option<T>, E>) -> Result<Option<(usize, T)>, E> {
     let (mut possible, mut impossible, mut next) = (None, count + 1, count);
     while next > 0 {

@@ -236,7 +236,7 @@ fn a_cache_is_written_where_it_lies_and_a_failed_step_loses_nothing() {
     let (kept, want) = (stateful.snapshot(), [1.0, 2.0, 3.0, 4.0, 0.0, 0.0, 0.0, 0.0]);
     assert_eq!(held(&stateful), want);
     let error = stateful.run(&at(CAPACITY as i64)).expect_err("beyond the capacity").to_string();
-    assert!(error.contains("do not fit a capacity of 8"), "{error}");
+    assert!(error.contains("write_indices is 8") && error.contains("from 0 to 7"), "{error}");
     let snapshot = |state: &State| {
         let tensor = state.tensors().expect("on the host").remove("past").expect("the cache");
         tensor.elements::<f32>().expect("floats").iter().step_by(2).copied().collect::<Vec<_>>()

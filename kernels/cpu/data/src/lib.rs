@@ -52,7 +52,7 @@ pub fn prepare(node: &NodeSpec) -> Result<Box<dyn CpuKernel>, KernelError> {
         Op::Attention(op) => attention::prepare(node, op)?,
         Op::Append(op) => append::prepare(node, op),
         Op::Rotary(op) => rotary::prepare(node, op),
-        Op::Length(op) => length::prepare(op),
+        Op::Length(op) => length::prepare(node, op),
         Op::Trees(op) => trees::prepare(node, op),
         _ => return Err(node.unsupported("it does not only move, select or reduce data")),
     })

@@ -1,11 +1,12 @@
 //! Attention over a cache: one pass over the keys and values that a query sees, whose number is data.
 
+use super::cache::{BOUNDED, FARTHEST};
 use super::kernel::Recorder;
 use super::limits::{MOST_PASSES, THREADS, WORKGROUP_BYTES};
 use super::{Recipe, Shader};
-use crate::error::KernelError;
-use crate::op::{Attention, AttentionSizes, NodeSpec};
-use crate::shape::Shape;
+use anabranch_op::error::KernelError;
+use anabranch_op::op::{Attention, AttentionSizes, NodeSpec};
+use anabranch_op::shape::Shape;
 
 /// Keys that pass together, a thread for each.
 const TILE: usize = THREADS as usize;
@@ -15,9 +16,6 @@ const QUERIES: usize = 4;
 
 /// Groups that keep a large device busy: keys are cut into parts until there are as many.
 const GROUPS: usize = 512;
-
-/// WGSL functions that kernels over caches share: [`super::cache`].
-pub(super) use super::cache::BOUNDED;
 
 /// Returns what a row's sum of values is worth: zeros for a query that sees no key, and NaN if a score was not finite.
 const QUOTIENT: &str = "fn quotient_of_sums(sum: f32, total: f32, peak: f32) -> f32 {
@@ -45,7 +43,7 @@ impl Cut {
         let span = sizes.width.next_power_of_two().min(TILE);
         let whole = Self { sizes, blocks, splits: 1, tiles, span };
         let busy = GROUPS.div_ceil(whole.groups().max(1));
-        let short = whole.passes().div_ceil(MOST_PASSES / 2);
+        let short = whole.passes().div_ceil(MOST_PASSES * 9 / 10);
         let tiles = tiles.div_ceil(busy.max(short).min(tiles));
         Self { splits: whole.tiles.div_ceil(tiles), tiles, ..whole }
     }
@@ -88,6 +86,9 @@ pub(super) fn recipe<'n>(node: &'n NodeSpec, op: &'n Attention) -> Result<Recipe
             node.unsupported(format!("{} features of a key; a group of threads has no memory for them", sizes.depth))
         );
     }
+    if sizes.capacity.max(sizes.queries) > FARTHEST {
+        return Err(node.unsupported("its positions are more than a kernel counts"));
+    }
     let bias = node.inputs.get(5).map(|bias| summands(&bias.shape, &sizes)).transpose()?;
     let cut = Cut::new(sizes);
     let (scratch_bytes, passes) = (cut.scratch_bytes(), cut.passes());
@@ -95,7 +96,7 @@ pub(super) fn recipe<'n>(node: &'n NodeSpec, op: &'n Attention) -> Result<Recipe
     Ok(Recipe { scratch_bytes, passes, ..recipe })
 }
 
-/// How far summands are apart along batch, heads, queries and keys, and the keys that have any.
+/// Distances of summands along batch, heads, queries and keys, and the keys that have any.
 fn summands(shape: &Shape, sizes: &AttentionSizes) -> Result<([usize; 4], usize), KernelError> {
     let keys = if shape.dims()[3] == 1 { sizes.capacity } else { shape.dims()[3] };
     let strides = shape.broadcast_strides(&Shape::new([sizes.batch, sizes.heads, sizes.queries, keys])?)?;
@@ -120,7 +121,7 @@ fn record(
     shader.parameter("capacity", capacity).parameter("known", bias.map_or(capacity, |(_, keys)| keys));
     shader.parameter("scale", op.scale.to_bits() as usize).parameter("cap", op.cap.to_bits() as usize);
     // No position is further away than the functions of `BOUNDED` say.
-    let reach = |distance: Option<usize>| distance.unwrap_or(0).min(1 << 29);
+    let reach = |distance: Option<usize>| distance.unwrap_or(0).min(FARTHEST);
     shader.parameter("before", reach(op.before)).parameter("after", reach(op.after));
     shader.read("queries", "f32", recorder.input(0)?).read("keys", "f32", recorder.input(1)?);
     shader.read("values", "f32", recorder.input(2)?);
@@ -180,9 +181,9 @@ const PART: &str = "fn finish(row: u32, part: u32, column: u32, sum: f32, peak: 
 mod tests {
     use super::super::testing::{Run, assert_close, check, check_run, gpu, narrow, noise, shape, spec, tensor};
     use super::*;
-    use crate::dtype::DType;
-    use crate::op::Op;
-    use crate::tensor::{Tensor, TensorSpec};
+    use anabranch_op::dtype::DType;
+    use anabranch_op::op::Op;
+    use anabranch_op::tensor::{Tensor, TensorSpec};
 
     /// A case: sizes `[batch, heads, shared, queries, capacity, depth, width]`, and each row's number of keys.
     struct Case {
@@ -241,6 +242,8 @@ mod tests {
             [1, 2, 2, 37, 40, 8, 16],
             [1, 1, 1, 2, 700, 5, 300],
             [1, 8, 2, 1, 2000, 32, 32],
+            // Two parts of three and two tiles.
+            [4, 16, 16, 16, 1100, 8, 8],
         ] {
             let [batch, _, _, queries, capacity, ..] = sizes;
             for least in [0, 1, capacity / 2, capacity] {
@@ -276,12 +279,16 @@ mod tests {
 
     #[test]
     fn a_query_without_keys_is_zero_and_lost_scores_are_not_numbers() {
-        let case = Case { bias: Some([1, 1, 1, 1]), ..Case::new(PLAIN, [1, 2, 1, 1, 9, 4, 4], &[9]) };
-        let mut inputs = case.inputs();
-        for (summand, want) in [(f32::NEG_INFINITY, 0.0), (f32::INFINITY, f32::NAN), (f32::NAN, f32::NAN)] {
-            inputs[5] = tensor(&[1, 1, 1, 1], &[summand]);
-            let made = Run { expected: None, ..Run::new(&case.node()) }.outputs(&inputs).expect("runs");
-            assert_close(&made[0], &[want; 8], "all keys alike");
+        // One part of the keys, and several.
+        for capacity in [9, 600] {
+            let sizes = [1, 2, 1, 1, capacity, 4, 4];
+            let case = Case { bias: Some([1, 1, 1, 1]), ..Case::new(PLAIN, sizes, &[capacity as i64]) };
+            let mut inputs = case.inputs();
+            for (summand, want) in [(f32::NEG_INFINITY, 0.0), (f32::INFINITY, f32::NAN), (f32::NAN, f32::NAN)] {
+                inputs[5] = tensor(&[1, 1, 1, 1], &[summand]);
+                let made = Run { expected: None, ..Run::new(&case.node()) }.outputs(&inputs).expect("runs");
+                assert_close(&made[0], &[want; 8], "all keys alike");
+            }
         }
     }
 

@@ -2,14 +2,18 @@
 // one part of the keys. Keys pass in tiles of 256, a thread for each. Scores become exponentials relative to the
 // greatest so far, and what was summed is scaled when a greater one comes (Milakov and Gimelshein 2018).
 //
-// Declared by attention.rs: queries, keys, values, first, filled, summands (if BIAS), out; DEPTH and WIDTH (features of a
+// Declared by attention.rs: queries, keys, values, first, filled, bounded(halves), summand(item, list, place, key),
+// finish(row, part, column, sum, peak, total); DEPTH and WIDTH (features of a
 // key and of a value), SPAN and PARTS (threads along the features of a value, and along keys), RUNS (times that SPAN
-// covers WIDTH), SPLITS (parts of the keys) and TILES (tiles of a part), CAP, BIAS, BEFORE and AFTER (1 if there is a
+// covers WIDTH), SPLITS (parts of the keys) and TILES (tiles of a part), CAP, BEFORE and AFTER (1 if there is a
 // limit); parameters.count (groups), .blocks (groups of a list and a part), .heads, .group (heads of a list), .length
 // (queries of a head), .capacity, .known (keys with summands), .scale and .cap (the bits of floats), .before, .after, and
 // .b0 to .b3 (how far summands are apart along batch, heads, queries and keys).
 
 const LOWEST = -3.4028234e38;
+
+// Its exponential is 0.
+const VANISHING = -104.0;
 
 var<workgroup> chosen: array<vec4<f32>, DEPTH>;
 
@@ -130,8 +134,8 @@ fn main(
             }
         }
         let next = maximum4(peak, joined(scores, thread, false));
-        let factor = exp(max(peak - next, vec4<f32>(-104.0)));
-        let weights = select(vec4<f32>(0.0), exp(max(scores - next, vec4<f32>(-104.0))), is_counted);
+        let factor = exp(max(peak - next, vec4<f32>(VANISHING)));
+        let weights = select(vec4<f32>(0.0), exp(max(scores - next, vec4<f32>(VANISHING))), is_counted);
         peak = next;
         total = total * factor + weights;
         board[thread] = weights;

@@ -1,7 +1,10 @@
 // Joins the parts of attention over a cache, in order: one thread per feature of a result.
 //
 // Declared by attention.rs: parts (of each row and part: the greatest score, the sum of exponentials, and WIDTH sums of
-// values), out, WIDTH, SPLITS; parameters.count (elements of the result).
+// values), out, quotient_of_sums(sum, total, peak), WIDTH, SPLITS; parameters.count (elements of the result).
+
+// Its exponential is 0.
+const VANISHING = -104.0;
 
 @compute @workgroup_size(256)
 fn main(
@@ -22,7 +25,7 @@ fn main(
     var sum = 0.0;
     for (var part = 0u; part < SPLITS; part = part + 1u) {
         let at = base + part * (WIDTH + 2u);
-        let factor = exp(max(parts[at] - peak, -104.0));
+        let factor = exp(max(parts[at] - peak, VANISHING));
         total = total + parts[at + 1u] * factor;
         sum = sum + parts[at + 2u + index % WIDTH] * factor;
     }

@@ -1,13 +1,17 @@
 //! New positions of caches, and rotary position embedding: each row of a batch stands at a place that is data.
 //!
 //! A GPU reports no error about a value. Lengths and positions outside their range are therefore moved to its ends, and
-//! read and write nothing outside; whoever lowers a model lets CPUs judge them first ([`Length`](crate::op::Length)).
+//! read and write nothing outside. Lowered models let CPUs judge them first ([`Length`](anabranch_op::op::Length)).
 
 use super::{Recipe, Shader};
-use crate::error::KernelError;
-use crate::op::{Append, NodeSpec, Rotary};
+use anabranch_op::error::KernelError;
+use anabranch_op::op::{Append, NodeSpec, Rotary};
 
-/// WGSL function that returns an `i64`, of which it gets both halves, as a number that sums of a few cannot wrap.
+/// Positions beyond this one count as this one: sums of a few do not wrap.
+pub(super) const FARTHEST: usize = (1 << 29) - 1;
+
+/// WGSL function that returns an `i64`, of which it gets both halves, as a number of at most [`FARTHEST`] positions to
+/// either side.
 pub(super) const BOUNDED: &str = "fn bounded(halves: vec2<u32>) -> i32 {
     if halves.y == 0u && halves.x <= 0x1fffffffu {
         return i32(halves.x);
@@ -22,10 +26,13 @@ pub(super) const BOUNDED: &str = "fn bounded(halves: vec2<u32>) -> i32 {
 /// Computes an [`Append`], with a thread for each element of the cache.
 pub(super) fn append<'n>(node: &'n NodeSpec, op: &Append) -> Result<Recipe<'n>, KernelError> {
     if op.circular {
-        return Err(node.unsupported("positions that go on at the beginning are known on CPUs alone"));
+        return Err(node.unsupported("circular positions have no GPU kernel"));
     }
     let dims = [&node.inputs[0], &node.inputs[1], &node.outputs[0]].map(|of| of.shape.dims());
     let [cache, new, made] = dims.map(|dims| dims[2]);
+    if made > FARTHEST {
+        return Err(node.unsupported("its positions are more than a kernel counts"));
+    }
     let (lists, run, count) = (dims[2][1], dims[2][3], node.outputs[0].shape.elements());
     let reads_cache = node.inputs[0].shape.elements() > 0;
     let recipe = Recipe::new(node, move |recorder| {
@@ -56,14 +63,17 @@ const NOTHING: &str = "fn old(index: u32) -> f32 {
 ";
 
 /// Computes a [`Rotary`], with a thread for each element.
-pub(super) fn rotary<'n>(node: &'n NodeSpec, op: &Rotary) -> Recipe<'n> {
+pub(super) fn rotary<'n>(node: &'n NodeSpec, op: &Rotary) -> Result<Recipe<'n>, KernelError> {
     let (x, angles) = (node.inputs[0].shape.dims(), node.inputs[1].shape.dims());
     let (length, count) = (node.rotary_length(), node.outputs[0].shape.elements());
     let (heads, depth) = (if op.by_head { x[1] } else { x[2] }, x[3]);
     let own = node.inputs[3].shape.elements() == x[0] * length;
     let (interleaved, by_head) = (op.interleaved, op.by_head);
     let (positions, pairs) = (angles[0], angles[1]);
-    Recipe::new(node, move |recorder| {
+    if positions.max(length) > FARTHEST {
+        return Err(node.unsupported("its positions are more than a kernel counts"));
+    }
+    Ok(Recipe::new(node, move |recorder| {
         let mut shader = Shader::new("rotary", include_str!("rotary.wgsl"));
         shader.constant("INTERLEAVED", usize::from(interleaved)).constant("BY_HEAD", usize::from(by_head));
         shader.constant("OWN", usize::from(own)).parameter("count", count);
@@ -74,15 +84,15 @@ pub(super) fn rotary<'n>(node: &'n NodeSpec, op: &Rotary) -> Recipe<'n> {
         shader.read("sines", "f32", recorder.input(2)?).read("places", "vec2<u32>", recorder.input(3)?);
         shader.write("y", "f32", recorder.output(0)?);
         recorder.dispatch_each(&shader, count)
-    })
+    }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::testing::{Run, check, gpu, noise, spec, tensor};
     use super::*;
-    use crate::op::Op;
-    use crate::tensor::Tensor;
+    use anabranch_op::op::Op;
+    use anabranch_op::tensor::Tensor;
 
     fn given(seed: u64, dims: &[usize]) -> Tensor {
         tensor(dims, &noise(seed, dims.iter().product()))
@@ -118,6 +128,20 @@ mod tests {
             assert_eq!(at(bad), at(near), "{bad}");
         }
         assert!(matches!(append(0, true).1, Err(KernelError::Unsupported { .. })));
+    }
+
+    #[test]
+    fn angles_of_positions_outside_are_those_of_the_ends() {
+        let angles = || [given(2, &[12, 2]), given(3, &[12, 2])];
+        let made = |place| {
+            let [cosines, sines] = angles();
+            let inputs = [given(1, &[1, 2, 1, 4]), cosines, sines, Tensor::from_i64s(&[place])];
+            let node = node(Op::Rotary(Rotary { interleaved: false, by_head: true }), &inputs, &[1, 2, 1, 4]);
+            Run::new(&node).outputs(&inputs).expect("runs")
+        };
+        for (bad, near) in [(-1, 0), (i64::MIN, 0), (12, 11), (1 << 32, 11), (i64::MAX, 11)] {
+            assert_eq!(made(bad), made(near), "{bad}");
+        }
     }
 
     #[test]

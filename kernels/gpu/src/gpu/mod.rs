@@ -230,7 +230,7 @@ fn recipe<'n>(node: &'n NodeSpec, constants: &[bool]) -> Result<Recipe<'n>, Kern
         Op::Scatter(_) => return Err(node.unsupported("its updates follow each other")),
         Op::Attention(op) => attention::recipe(node, op)?,
         Op::Append(op) => cache::append(node, op)?,
-        Op::Rotary(op) => cache::rotary(node, op),
+        Op::Rotary(op) => cache::rotary(node, op)?,
         Op::Length(_) => return Err(node.unsupported("a length that lies is an error, which GPUs cannot report")),
         Op::Trees(_) => return Err(node.unsupported("each row takes a way of its own through the trees")),
     };

@@ -14,8 +14,9 @@ use serde::{Deserialize, Serialize};
 /// Inputs: queries `[b, h, s, d]` `f32`; keys `[b, g, c, d]` and values `[b, g, c, e]`, both `f32`, `f16` or `bf16`,
 /// where `g` divides `h`; for each row of the batch the position of its first query among the keys, which may be
 /// negative, and the number of its keys, `0..=c`, both `i64`; with `bias` summands of the scores
-/// `[b or 1, h or 1, s or 1, t]` `f32`, where keys from `t` on are left out unless `t` is 1. A key whose summand
-/// is −∞ is left out, also if its score is NaN. Output: `[b, s, h, e]` `f32`; zeros for a query that sees no key.
+/// `[b or 1, h or 1, s or 1, t]` `f32`, where keys from `t` on are left out unless `t` is 1. A key whose summand is −∞
+/// is left out, also if its score is NaN; its value must be finite. Output: `[b, s, h, e]` `f32`; zeros for a query
+/// that sees no key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Attention {
     /// Factor of the scores.

@@ -67,7 +67,7 @@ impl Row {
     fn of(test: &'static str, tokens: usize, cache: usize, planned: &Planned) -> Result<Self, CliError> {
         if planned.rest.is_some() {
             let what = "the model runs in phases, of which only the first is known before a run";
-            return Err(CliError::input(format!("{what}; measure it here: leave --platform out")));
+            return Err(CliError::input(format!("{what}; measure it: anabranch generate FOLDER --bench P,N")));
         }
         let (program, plan) = (&planned.program, planned.plan());
         let predicted = plan.predicted();

@@ -92,10 +92,12 @@ fn write_at(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>,
     }
     let (batch, last) = (cache.dims()[0], cache.dims()[axis] - update.dims()[axis]);
     let starts = match operator.optional(2) {
-        Some(_) => operator.typed(2, DType::I64)?.reshaped(vec![batch])?,
+        Some(_) => {
+            let starts = operator.typed(2, DType::I64)?.reshaped(vec![batch])?;
+            if circular { starts } else { judged(builder, &starts, "write_indices", 0..=last)? }
+        }
         None => builder.made(Tensor::from_i64s(&vec![0; batch]))?,
     };
-    let starts = if circular { starts } else { judged(builder, &starts, "write_indices", 0..=last)? };
     // The batch, the axes between, the axis, and those behind it.
     let lists = |of: &View| {
         let (between, behind) = (&of.dims()[1..axis], &of.dims()[axis + 1..]);

@@ -115,9 +115,11 @@ pub(super) fn rotated(
     // Positions are given, or the first one of each row.
     let following = if positions.elements() == made[0] { made[2] } else { 1 };
     let Some(last) = known.checked_sub(following) else {
-        return Err(Fault::invalid(format!("{following} positions, and angles of {known}")));
+        let text = format!("cos_cache has {known} positions, and the queries take {following}");
+        return Err(Fault::invalid(format!("{text}; export longer ones, or give a shorter prompt")));
     };
-    let positions = judged(builder, positions, "a position of the rotary embedding", 0..=last)?;
+    let name = if following == 1 { "the position of a query" } else { "the position of the first query" };
+    let positions = judged(builder, positions, name, 0..=last)?;
     let inputs = [builder.as_f32(x)?.reshaped(dims)?, cosines, sines, positions];
     let output = TensorSpec::new(DType::F32, Shape::new(made)?);
     builder.emit_one(Op::Rotary(Rotary { interleaved, by_head }), &inputs, output)
