@@ -216,8 +216,8 @@ pub mod generate {
     //! Text from language models: folders as onnxruntime-genai and optimum export them, token by token.
 
     pub use anabranch_generate::{
-        Choice, Config, Course, Ended, Forecast, GenerateError, Generation, Generator, Message, Overrides, Piece,
-        Rates, Sample, Sampler, Settings, Timing, forecast, measure,
+        Batch, Choice, Config, Course, EncoderConfig, Ended, Forecast, GenerateError, Generation, Generator, Message,
+        Overrides, Piece, Prompt, Rates, Rules, Sample, Sampler, Settings, Timing, forecast, measure,
     };
 }
 

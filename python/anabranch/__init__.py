@@ -15,7 +15,7 @@ Errors are those of `anabranch.errors`, all below `AnabranchError`.
 from . import errors
 from .errors import AnabranchError
 from .flow import Flow, FlowReport
-from .generator import Answer, Generator, Token
+from .generator import Answer, Completion, Generator, Token
 from .laboratory import Schedule, place, strategies
 from .pipeline import Pipeline
 from .session import Session, Value, devices
@@ -24,6 +24,7 @@ from .views import Comparison, Devices, Plan, Profile, Refinement, Rows
 __all__ = [
     "AnabranchError",
     "Answer",
+    "Completion",
     "Comparison",
     "Devices",
     "Flow",

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import _native
+from ._arrays import Given, _given
 from .session import _options
 
 
@@ -23,6 +24,21 @@ class Token:
 
     id: int | None
     text: str
+
+
+@dataclass(frozen=True)
+class Completion:
+    """An answer of a batch.
+
+    Attributes:
+        tokens: Its tokens.
+        text: Their text.
+        ended: Why it ended: ``end``, ``length``, ``stop`` or ``cancelled``.
+    """
+
+    tokens: list[int]
+    text: str
+    ended: str
 
 
 class Answer(Iterator[Token]):
@@ -63,6 +79,8 @@ class Generator:
         generator = ab.Generator("model", place="auto", memory={"gpu0": "6GiB"})
         for token in generator.generate("The river"):
             print(token.text, end="", flush=True)
+
+    A model with an encoder (T5, Whisper) is several files of optimum's export.
 
     Args:
         folder: Holds ``genai_config.json`` or ``config.json``, ``tokenizer.json``, and the model.
@@ -127,8 +145,9 @@ class Generator:
 
     def generate(
         self,
-        prompt: str | Iterable[int],
+        prompt: str | Iterable[int] = "",
         *,
+        features: Any = None,
         temperature: float | None = None,
         top_k: int | None = None,
         top_p: float | None = None,
@@ -140,7 +159,9 @@ class Generator:
         """Begins an answer to a text or to tokens.
 
         Args:
-            prompt: The text, or its tokens.
+            prompt: The text, or its tokens. It goes to the encoder of a model that has one for text.
+            features: For a model whose encoder takes features (Whisper): an array of float32, 1 × mels × frames, as the model's processor computes it
+                of sound. The prompt is then the beginning of what the decoder says.
             temperature: Of draws; 0 takes the most probable token. What is not given is as the folder says, else greedy.
             top_k: How many of the most probable tokens take part in a draw.
             top_p: The probability of those that take part.
@@ -150,7 +171,7 @@ class Generator:
             max_length: Tokens of prompt and answer together, at most.
 
         Raises:
-            InputError: If an argument makes no sense, or the prompt leaves no room for an answer.
+            InputError: If an argument makes no sense, the prompt leaves no room for an answer, or the encoder does not take it.
         """
         tokens = self.encode(prompt) if isinstance(prompt, str) else list(prompt)
         given = dict(
@@ -162,7 +183,20 @@ class Generator:
             stops=list(stop),
             seed=seed,
         )
-        return self._start(tokens, given, go_on=False)
+        arrays = [] if features is None else [_given("features", features, None)]
+        return self._start(tokens, given, arrays, go_on=False)
+
+    def batch(self, prompts: Iterable[str | Iterable[int]], **options: Any) -> list[Completion]:
+        """Answers several prompts together: a step computes a token of each. The options are those of `generate`; each further prompt adds 1 to the seed.
+        The tokens are those that each prompt has alone, unless logits differ by less than rounding.
+
+        Raises:
+            InputError: As `generate`; also if the model takes one prompt at a time.
+        """
+        tokens = [self.encode(prompt) if isinstance(prompt, str) else list(prompt) for prompt in prompts]
+        stops = list(options.pop("stop", ()))
+        made = self._generator.batch(tokens, json.dumps({**options, "stops": stops}), _native.CancelToken())
+        return [Completion(**answer) for answer in json.loads(made)]
 
     def chat(self, messages: Iterable[Mapping[str, str]], **options: Any) -> Answer:
         """Begins an answer to messages, each with ``role`` and ``content``, by the model's chat template. The options are those of `generate`. What the
@@ -174,7 +208,7 @@ class Generator:
         """
         said = [(message["role"], message["content"]) for message in messages]
         stops = list(options.pop("stop", ()))
-        return self._start(self._generator.encode_chat(said), {**options, "stops": stops}, go_on=True)
+        return self._start(self._generator.encode_chat(said), {**options, "stops": stops}, [], go_on=True)
 
-    def _start(self, tokens: list[int], given: dict[str, Any], go_on: bool) -> Answer:
-        return Answer(self._generator, self._generator.start(tokens, json.dumps(given), go_on))
+    def _start(self, tokens: list[int], given: dict[str, Any], features: list[Given], go_on: bool) -> Answer:
+        return Answer(self._generator, self._generator.start(tokens, features, json.dumps(given), go_on))

@@ -2,9 +2,10 @@
 
 use super::failure::Failure;
 use super::options;
+use super::tensors::{Given, copied};
 use super::work::{CancelToken, released, watched};
 use anabranch::RunOptions;
-use anabranch::generate::{Course, GenerateError, Message, Overrides};
+use anabranch::generate::{Course, GenerateError, Message, Overrides, Prompt, Settings};
 use pyo3::prelude::*;
 use serde_json::json;
 use std::path::PathBuf;
@@ -60,17 +61,52 @@ impl Generator {
         released(py, || Ok(self.lock().generator.decode(&tokens)))
     }
 
-    /// Begins an answer, and ends the one before. Gives its number.
-    fn start(&self, py: Python<'_>, prompt: Vec<u32>, overrides: &str, go_on: bool) -> PyResult<u64> {
+    /// Begins an answer, and ends the one before. Gives its number. `features` is empty or one array.
+    fn start(
+        &self,
+        py: Python<'_>,
+        prompt: Vec<u32>,
+        features: Vec<Given>,
+        overrides: &str,
+        go_on: bool,
+    ) -> PyResult<u64> {
+        let features =
+            copied(&features).map_err(|failure| failure.raise(py))?.iter().map(|(_, tensor)| tensor.clone()).next();
         released(py, || {
             let overrides: Overrides = serde_json::from_str(overrides).map_err(Failure::argument)?;
             let mut answering = self.lock();
             let settings = answering.generator.config().settings.with(&overrides);
-            let course = answering.generator.start(&prompt, &settings, go_on)?;
+            let course = answering.generator.start(Prompt { tokens: prompt, features }, &settings, go_on)?;
             answering.course = Some(course);
             answering.number += 1;
             Ok(answering.number)
         })
+    }
+
+    /// Answers prompts together, and ends the answer before. Returns tokens, text and end of each, as JSON.
+    fn batch(&self, py: Python<'_>, prompts: Vec<Vec<u32>>, overrides: &str, token: &CancelToken) -> PyResult<String> {
+        watched(
+            py,
+            || token.0.cancel(),
+            None,
+            |_| {
+                let overrides: Overrides = serde_json::from_str(overrides).map_err(Failure::argument)?;
+                let mut answering = self.lock();
+                let settings = answering.generator.config().settings.with(&overrides);
+                let of = |(at, prompt): (u64, &Vec<u32>)| {
+                    (prompt.into(), Settings { seed: settings.seed.wrapping_add(at), ..settings.clone() })
+                };
+                let mut batch = answering.generator.start_batch((0..).zip(&prompts).map(of).collect())?;
+                answering.course = None;
+                answering.number += 1;
+                let options = RunOptions::default().with_cancel(token.0.clone());
+                let made = answering.generator.complete(&mut batch, &options)?;
+                let data = made.iter().zip(batch.courses());
+                let data = data
+                    .map(|((tokens, text), course)| json!({ "tokens": tokens, "text": text, "ended": course.ended() }));
+                Ok(data.collect::<serde_json::Value>().to_string())
+            },
+        )
     }
 
     /// The next piece of the answer of this number.
@@ -101,7 +137,7 @@ impl Generator {
                 "prompt_tokens": timing.prompt,
                 "first_token": timing.first.as_secs_f64(),
                 "tokens_per_second": timing.rate(),
-                "plans": answering.generator.session().plans_made(),
+                "plans": answering.generator.plans_made(),
             })
             .to_string())
         })

@@ -25,6 +25,34 @@ def test_tokens_are_those_of_the_reference_and_their_texts_the_text():
     assert generator.config["context"] == 2048 and generator.config["vocabulary"] == 128
 
 
+def test_encoders_of_text_and_of_features_give_the_tokens_of_the_reference():
+    for name, given in (("t5", "prompt"), ("whisper", "features")):
+        folder = DATA / "language" / name
+        greedy = np.load(folder / "greedy.npz")
+        prompt = {given: greedy[given].tolist() if given == "prompt" else greedy[given]}
+        tokens = [token.id for token in opened(folder).generate(**prompt, max_length=21)]
+        assert [token for token in tokens if token is not None] == greedy["tokens"][:20].tolist()
+    whisper = opened(folder)
+    with pytest.raises(ab.errors.InputError, match="features="):
+        whisper.generate("x")
+    with pytest.raises(ab.errors.InputError, match="1×8×79"):
+        whisper.generate(features=greedy["features"][:, :, :79])
+    with pytest.raises(ab.errors.InputError, match="no encoder"):
+        opened().generate("x", features=greedy["features"])
+
+
+def test_a_batch_has_the_answers_of_each_prompt_alone():
+    prompts, options = ["The river", [5], "Where the sea is"], dict(temperature=2.0, seed=3, max_length=24)
+    made = opened().batch(prompts, **options)
+    generator = opened()
+    for at, answer in enumerate(made):
+        alone = generator.generate(prompts[at], **{**options, "seed": 3 + at})
+        assert answer.tokens == [token.id for token in alone if token.id is not None]
+        assert answer.ended == alone.data["ended"] and generator.decode(answer.tokens) == answer.text
+    with pytest.raises(ab.errors.InputError, match="one prompt at a time"):
+        opened(DATA / "language" / "t5").batch(["a", "b"])
+
+
 def test_a_seed_decides_the_draws():
     generator = opened()
     draw = lambda seed: generator.generate("The river", temperature=2.0, seed=seed, max_length=20).read()

@@ -21,7 +21,10 @@ impl Sample {
     /// If the sample does not fit the model's context.
     fn fits(self, generator: &Generator) -> Result<(), GenerateError> {
         let (Self { prompt, tokens }, context) = (self, generator.config().context);
-        if prompt > 0 && prompt.saturating_add(tokens) <= context {
+        // The text of a decoder behind an encoder is another than the prompt.
+        let begin = generator.begin();
+        let length = if begin > 0 { begin } else { prompt };
+        if prompt > 0 && length.saturating_add(tokens) <= context {
             return Ok(());
         }
         let what = format!("a prompt of {prompt} and {tokens} tokens more do not fit: the model can look at {context}");
@@ -49,6 +52,10 @@ pub fn forecast(
 ) -> Result<Forecast, GenerateError> {
     let Sample { prompt, tokens } = sample;
     sample.fits(generator)?;
+    if generator.begin() > 0 {
+        let what = "rates of a model with an encoder are measured, and not predicted";
+        return Err(GenerateError::given(format!("{what}; leave the platform out")));
+    }
     let decoder = generator.emptied();
     // The largest cache decides where it lies: a run decides again whenever its cache grows.
     let (last, home) = decoder.forecast((prompt + tokens).saturating_sub(1), 1, platform, None)?;
@@ -85,19 +92,20 @@ pub fn measure(
 ) -> Result<Rates, GenerateError> {
     let Sample { prompt, tokens } = sample;
     sample.fits(generator)?;
-    let decoder = generator.emptied();
-    let given: Vec<u32> = (0..prompt + tokens).map(|at| spread(at, decoder.vocabulary())).collect();
+    let vocabulary = generator.emptied().vocabulary();
+    let given: Vec<u32> = (0..prompt + tokens).map(|at| spread(at, vocabulary)).collect();
     let mut rates = Rates::default();
     let mut plans = 0;
     for round in 0..=repeat {
         if round == 1 {
-            plans = decoder.model().session().plans_made();
+            plans = generator.plans_made();
         }
-        decoder.reset();
         let begun = Instant::now();
-        decoder.feed(&given[..prompt], options)?;
+        let decoder = generator.prefill(&given[..prompt], options)?;
         let prefill = begun.elapsed().as_secs_f64();
-        rates.predicted_prefill = decoder.model().predicted().and_then(|run| rate(run, prompt));
+        // Several models compute the prompt of one with an encoder.
+        let predicted = decoder.model().predicted().filter(|_| !decoder.hears());
+        rates.predicted_prefill = predicted.and_then(|run| rate(run, prompt));
         let begun = Instant::now();
         for token in given[prompt..].chunks(1) {
             decoder.feed(token, options)?;
@@ -111,8 +119,8 @@ pub fn measure(
         }
         step();
     }
-    rates.plans = decoder.model().session().plans_made() - plans;
-    decoder.reset();
+    rates.plans = generator.plans_made() - plans;
+    generator.emptied();
     Ok(rates)
 }
 

@@ -1,9 +1,14 @@
 //! The configuration beside a model, as onnxruntime-genai (`genai_config.json`) and optimum (`config.json`,
 //! `generation_config.json`) write it.
 
+mod encoder;
+mod rules;
+
 use super::error::GenerateError;
 use super::read::{json, json_if_there};
+use super::rules::Rules;
 use super::sample::{Choice, Settings};
+pub use encoder::EncoderConfig;
 use serde_json::Value;
 use std::path::{Component, Path, PathBuf};
 
@@ -31,6 +36,10 @@ pub struct Config {
     pub ends: Vec<u32>,
     /// Default choice of tokens.
     pub settings: Settings,
+    /// Tokens that are forced or forbidden.
+    pub rules: Rules,
+    /// The encoder, if the model has one.
+    pub encoder: Option<EncoderConfig>,
     /// The file that says so.
     pub file: PathBuf,
 }
@@ -66,6 +75,9 @@ impl Config {
         if let Some(model) = model {
             config.model = within(folder, model, &config.file)?;
         }
+        if let Some(encoder) = &mut config.encoder {
+            encoder.find(&config.model)?;
+        }
         config.checked()
     }
 
@@ -76,8 +88,10 @@ impl Config {
         }
         self.settings.max_length = self.settings.max_length.min(self.context);
         self.settings.check().map_err(|what| GenerateError::file(&self.file, what))?;
-        let beyond = |token: &&u32| self.vocabulary.is_some_and(|count| **token as usize >= count);
-        if let Some(token) = self.ends.iter().chain(&self.begin).find(beyond) {
+        let start = self.encoder.as_ref().map(|encoder| &encoder.start);
+        let named = self.ends.iter().chain(&self.begin).chain(start).chain(self.rules.tokens());
+        let beyond = named.copied().find(|token| self.vocabulary.is_some_and(|count| *token as usize >= count));
+        if let Some(token) = beyond {
             let what = format!("token {token} is none of the {} that there are", self.vocabulary.unwrap_or(0));
             return Err(GenerateError::file(&self.file, what));
         }
@@ -90,8 +104,12 @@ fn genai_config(folder: &Path, path: &Path) -> Result<Config, GenerateError> {
     let fields = Fields { value: &value, file: path };
     let (model, search) = (fields.at("model"), fields.at("search"));
     let decoder = model.at("decoder");
-    if !model.value["encoder"].is_null() || !model.value["vision"].is_null() || !model.value["speech"].is_null() {
-        return Err(GenerateError::file(path, "models with encoders are not supported; name a decoder alone"));
+    if !model.value["vision"].is_null() || !model.value["speech"].is_null() {
+        return Err(GenerateError::file(path, "images and sound are not supported; name a decoder alone"));
+    }
+    if !model.value["encoder"].is_null() {
+        let what = "encoders are not supported as onnxruntime-genai exports them; export the model with optimum";
+        return Err(GenerateError::file(path, what));
     }
     let name = decoder.value["filename"].as_str();
     let name =
@@ -107,6 +125,8 @@ fn genai_config(folder: &Path, path: &Path) -> Result<Config, GenerateError> {
         begin: model.tokens("bos_token_id")?.first().copied(),
         ends: model.tokens("eos_token_id")?,
         settings: search.settings(search.size("max_length")?)?,
+        rules: Rules::default(),
+        encoder: None,
         file: path.to_owned(),
     })
 }
@@ -115,36 +135,41 @@ fn optimum_config(folder: &Path, path: &Path, is_named: bool) -> Result<Config, 
     let value = json(path)?;
     let whole = Fields { value: &value, file: path };
     let fields = if value["text_config"].is_object() { whole.at("text_config") } else { whole };
-    if value["is_encoder_decoder"] == true {
-        return Err(GenerateError::file(path, "models with encoders are not supported; name a decoder alone"));
-    }
+    let has_encoder = value["is_encoder_decoder"] == true;
     let beside = folder.join("generation_config.json");
     let own = json_if_there(&beside)?;
     let search = Fields { value: own.as_ref().unwrap_or(&value), file: if own.is_some() { &beside } else { path } };
-    let found = FILES.iter().map(|name| folder.join(name)).find(|file| file.exists());
+    let files = if has_encoder { &encoder::FILES[..] } else { &FILES[..] };
+    let found = files.iter().map(|name| folder.join(name)).find(|file| file.exists());
     let nothing = || {
-        let what = format!("none of {} is there; name the model with --model", FILES.join(", "));
+        let what = format!("none of {} is there; name the model with --model", files.join(", "));
         GenerateError::file(folder, what)
     };
     let first = |names: &[&str]| -> Result<Option<usize>, GenerateError> {
         let mut sizes = names.iter().map(|name| fields.size(name));
         sizes.find(|size| !matches!(size, Ok(None))).unwrap_or(Ok(None))
     };
-    let context = first(&["max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length"])?;
-    let heads = first(&["num_attention_heads", "n_head", "num_heads"])?;
+    let positions =
+        ["max_target_positions", "max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length"];
+    // Relative positions have no end, and T5 is said to have been trained with so many.
+    let context = first(&positions)?.or(has_encoder.then_some(encoder::LENGTH));
+    let heads = first(&["decoder_attention_heads", "num_attention_heads", "n_head", "num_heads"])?;
     let width = first(&["hidden_size", "n_embd", "d_model"])?;
     let of_width = width.zip(heads).and_then(|(width, heads)| width.checked_div(heads));
     let ends = search.tokens("eos_token_id")?;
+    let begin = fields.tokens("bos_token_id")?.first().copied();
     Ok(Config {
         model: if is_named { folder.to_owned() } else { found.ok_or_else(nothing)? },
         context: context.ok_or_else(|| GenerateError::file(path, "max_position_embeddings is missing"))?,
         vocabulary: first(&["vocab_size"])?,
-        layers: first(&["num_hidden_layers", "n_layer", "num_layers"])?,
+        layers: first(&["num_decoder_layers", "decoder_layers", "num_hidden_layers", "n_layer", "num_layers"])?,
         heads: first(&["num_key_value_heads"])?.or(heads),
-        head_size: first(&["head_dim"])?.or(of_width),
-        begin: fields.tokens("bos_token_id")?.first().copied(),
+        head_size: first(&["d_kv", "head_dim"])?.or(of_width),
+        begin,
         ends: if ends.is_empty() { fields.tokens("eos_token_id")? } else { ends },
         settings: search.settings(search.size("max_length")?.filter(|_| own.is_some()))?,
+        rules: search.rules(has_encoder)?,
+        encoder: has_encoder.then(|| EncoderConfig::read(fields, search, begin)).transpose()?,
         file: path.to_owned(),
     })
 }
@@ -210,7 +235,14 @@ impl<'v> Fields<'v> {
 
     /// Returns the choice of tokens.
     fn settings(self, max_length: Option<usize>) -> Result<Settings, GenerateError> {
-        for (name, none) in [("num_beams", 1.0), ("no_repeat_ngram_size", 0.0), ("num_return_sequences", 1.0)] {
+        for (name, none) in [
+            ("num_beams", 1.0),
+            ("no_repeat_ngram_size", 0.0),
+            ("encoder_no_repeat_ngram_size", 0.0),
+            ("num_return_sequences", 1.0),
+            ("min_length", 0.0),
+            ("min_new_tokens", 0.0),
+        ] {
             if self.number(name, none)? != none {
                 return Err(self.wrong(name, &format!("{none}: anything else is not supported")));
             }

@@ -1,17 +1,25 @@
 //! A decoder with its cache: tokens in, logits of the last one out.
 
+mod cross;
 mod forecast;
+mod gather;
 mod padded;
+mod rows;
 
 use super::cache::{Cache, fixed, grown, padded_to};
 use super::config::Config;
+use super::encoder::Encoder;
 use super::error::GenerateError;
-use super::names::Names;
+use super::integers::integers;
+use super::names::{Names, STATE};
 use anabranch_execute::RunOptions;
-use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
+use anabranch_kernels::{Buffer, DType, Shape, Tensor, TensorSpec};
 use anabranch_onnx::import::Dim;
-use anabranch_session::{Inputs, Session, Stateful};
+use anabranch_session::{Inputs, Outputs, Session, Stateful};
+use cross::Cross;
 use half::{bf16, f16};
+use rows::Rows;
+use std::sync::Arc;
 
 /// A decoder, and the tokens that its cache holds.
 pub(crate) struct Decoder {
@@ -21,6 +29,10 @@ pub(crate) struct Decoder {
     /// Tokens that the model can look at, and its cache can hold.
     context: usize,
     cache: Cache,
+    /// Hidden states of an encoder and what follows from them, if there is one.
+    cross: Option<Cross>,
+    /// The rows of the cache, if several texts share it.
+    rows: Rows,
     /// Why steps are planned once per length, if padding was tried.
     note: Option<String>,
     settled: bool,
@@ -33,28 +45,43 @@ pub(crate) struct Decoder {
 }
 
 impl Decoder {
-    /// Binds the model's cache and finds the roles of its other inputs.
+    /// Binds the model's cache and finds the roles of its other inputs. A decoder behind an encoder may have a model of
+    /// its own for the first step.
     ///
     /// # Errors
-    /// If it has no cache, an input without a role, or other sizes than its configuration says.
-    pub(crate) fn new(session: Session, config: &Config) -> Result<Self, GenerateError> {
+    /// If it has no cache, an input without a role, or other sizes than its configuration or its encoder says.
+    pub(crate) fn new(
+        session: Session,
+        config: &Config,
+        heard: Option<(&Encoder, Option<Session>)>,
+    ) -> Result<Self, GenerateError> {
         let file = &config.model;
-        let model = session.stateful(&[]).map_err(|error| GenerateError::file(file, error))?;
-        let names = Names::of(model.session(), model.pairs(), file)?;
+        let state = if heard.is_some() { &STATE[..] } else { &[] };
+        let model = session.stateful(state).map_err(|error| GenerateError::file(file, error))?;
+        let names = Names::of(model.session(), model.pairs(), heard.is_some(), file)?;
         let vocabulary = check(&model, &names, config)?;
-        let cache = Cache::of(model.session(), model.pairs(), &names);
-        let capacity = fixed(model.session(), model.pairs()).unwrap_or(usize::MAX);
-        let (context, logits) = (config.context.min(capacity), Vec::new());
+        let cross = heard.map(|(encoder, first)| Cross::new(&model, &names, encoder, first, config)).transpose()?;
+        let (cache, capacity) = match &cross {
+            Some(_) if names.mask.is_none() => (Cache::Exact, usize::MAX),
+            _ => (
+                Cache::of(model.session(), model.pairs(), &names),
+                fixed(model.session(), model.pairs()).unwrap_or(usize::MAX),
+            ),
+        };
+        let context = config.context.min(capacity);
+        let (rows, note, held, logits) = (Rows::default(), None, Vec::new(), Vec::new());
         Ok(Self {
             model,
             names,
             vocabulary,
             context,
             cache,
-            note: None,
+            cross,
+            rows,
+            note,
             settled: false,
             settled_for: 0,
-            held: Vec::new(),
+            held,
             logits,
         })
     }
@@ -64,18 +91,19 @@ impl Decoder {
     /// # Errors
     /// If the context has no place for them, one is none of the model's, or the run fails: then the cache holds what it
     /// held before, or nothing if the failure lost a part of it.
-    pub(crate) fn feed(&mut self, tokens: &[u32], options: &RunOptions) -> Result<&[f32], GenerateError> {
+    pub(crate) fn feed(&mut self, tokens: &[u32], options: &RunOptions) -> Result<&mut [f32], GenerateError> {
         let added = self.add(tokens, options);
         if added.is_err() && !self.model.is_begun() {
             self.reset();
         }
-        added.map(|()| &*self.logits)
+        added.map(|()| &mut *self.logits)
     }
 
     /// Forgets all tokens.
     pub(crate) fn reset(&mut self) {
         self.model.reset();
         self.held.clear();
+        self.cross.iter_mut().for_each(Cross::forget);
         if let Cache::Buffer(capacity) = &mut self.cache {
             *capacity = 0;
         }
@@ -124,6 +152,7 @@ impl Decoder {
         self.grow_cache(end)?;
         self.settle(&tokens[..1])?;
         match &self.cache {
+            _ if self.cross.is_some() && self.held.is_empty() => self.run_first(tokens, options)?,
             // Steps of one token are many; other lengths have plans of their own anyway.
             Cache::Padded(compared) if tokens.len() == 1 && !self.held.is_empty() => {
                 let capacity = padded_to(self.held.len(), self.context);
@@ -144,7 +173,8 @@ impl Decoder {
         if capacity < tokens {
             let capacity = grown(capacity, tokens, self.context);
             // Sizes of the first cache follow from a batch of one.
-            let ids = Inputs::new().tensor(&self.names.ids, self.integers(&self.names.ids, vec![0])?);
+            let ids = integers(self.model.session(), &self.names.ids, &[1, 1], &[0])?;
+            let ids = Inputs::new().tensor(&self.names.ids, ids);
             self.model.resize(&ids, capacity)?;
             self.cache = Cache::Buffer(capacity);
             if capacity > self.settled_for {
@@ -159,6 +189,8 @@ impl Decoder {
     fn settle(&mut self, token: &[u32]) -> Result<(), GenerateError> {
         if !std::mem::replace(&mut self.settled, true) {
             match self.cache {
+                // Keys and values of cross-attention come from the host, too.
+                _ if self.cross.is_some() => self.model.stay_on_host(),
                 Cache::Padded(_) => self.model.stay_on_host(),
                 _ => self.model.settle(&self.inputs(token, 0)?)?,
             }
@@ -178,82 +210,92 @@ impl Decoder {
     fn run(&mut self, tokens: &[u32], padding: usize, options: &RunOptions) -> Result<(), GenerateError> {
         let inputs = self.inputs(tokens, padding)?;
         self.model.run_with(&inputs, options)?;
-        self.read()
+        read(self.model.outputs(), &self.names.logits, [1, self.vocabulary], &mut self.logits)
     }
 
     /// Inputs for tokens behind a cache that begins with so many positions of padding.
     fn inputs(&self, tokens: &[u32], padding: usize) -> Result<Inputs, GenerateError> {
-        let end = self.held.len() + tokens.len();
+        self.inputs_of(self.model.session(), &self.names, tokens, padding)
+    }
+
+    /// [`Self::inputs`] for a model of these names.
+    fn inputs_of(
+        &self,
+        session: &Session,
+        names: &Names,
+        tokens: &[u32],
+        padding: usize,
+    ) -> Result<Inputs, GenerateError> {
+        let (begin, end) = (self.held.len(), self.held.len() + tokens.len());
         let mut inputs = Inputs::new();
-        let mut add = |name: &str, values: &mut dyn Iterator<Item = i64>| -> Result<(), GenerateError> {
-            let tensor = self.integers(name, values.collect())?;
+        let mut add = |name: &str, values: &mut dyn Iterator<Item = i64>, is_row: bool| -> Result<(), GenerateError> {
+            let values: Vec<i64> = values.collect();
+            let dims = [1, values.len()];
+            let tensor = integers(session, name, if is_row { &dims } else { &dims[1..] }, &values)?;
             inputs = std::mem::take(&mut inputs).tensor(name, tensor);
             Ok(())
         };
-        add(&self.names.ids, &mut tokens.iter().map(|token| i64::from(*token)))?;
-        if let Some(name) = &self.names.mask {
+        add(&names.ids, &mut tokens.iter().map(|token| i64::from(*token)), true)?;
+        if let Some(name) = &names.mask {
             let capacity =
                 if let Cache::Buffer(capacity) | Cache::Fixed(capacity) = self.cache { capacity } else { end };
             let zeros = |count| std::iter::repeat_n(0, count);
             let after = zeros(capacity.saturating_sub(end));
-            add(name, &mut zeros(padding).chain(std::iter::repeat_n(1, end)).chain(after))?;
+            add(name, &mut zeros(padding).chain(std::iter::repeat_n(1, end)).chain(after), true)?;
         }
-        if let Some(name) = &self.names.positions {
-            add(name, &mut (self.held.len() as i64..end as i64))?;
+        for (name, is_row) in [(&names.positions, true), (&names.places, false)] {
+            if let Some(name) = name {
+                add(name, &mut (begin as i64..end as i64), is_row)?;
+            }
         }
-        if let Some(name) = &self.names.branch {
-            let spec = TensorSpec::new(DType::Bool, Shape::new([1]).map_err(GenerateError::given)?);
-            let flag = std::sync::Arc::new(anabranch_kernels::Buffer::copied(&[1]));
-            inputs = inputs.tensor(name, Tensor::new(spec, flag).map_err(GenerateError::given)?);
+        if let Some(name) = &names.branch {
+            // A decoder alone takes a cache without elements, too.
+            inputs = inputs.tensor(name, branch(self.cross.is_none() || begin > 0)?);
         }
-        Ok(inputs)
+        match &self.cross {
+            Some(cross) => cross.add(inputs, session, names),
+            None => Ok(inputs),
+        }
     }
+}
 
-    /// One row of integers of the type that an input has.
-    fn integers(&self, name: &str, values: Vec<i64>) -> Result<Tensor, GenerateError> {
-        let shape = Shape::new([1, values.len()]).map_err(GenerateError::given)?;
-        let dtype = self.model.session().input_info(name).and_then(|info| info.dtype());
-        let made = match dtype {
-            Some(DType::I64) => Tensor::from_elements(shape, &values),
-            Some(DType::I32) => {
-                Tensor::from_elements(shape, &values.iter().map(|value| *value as i32).collect::<Vec<_>>())
-            }
-            Some(DType::F32) => {
-                Tensor::from_elements(shape, &values.iter().map(|value| *value as f32).collect::<Vec<_>>())
-            }
-            other => {
-                let other = other.map_or("?", DType::name);
-                return Err(GenerateError::given(format!("input `{name}` is of {other}; export it with i64")));
-            }
-        };
-        made.map_err(GenerateError::given)
-    }
+/// The truth that there is a cache to read, or that there is none.
+fn branch(has_cache: bool) -> Result<Tensor, GenerateError> {
+    let spec = TensorSpec::new(DType::Bool, Shape::new([1]).map_err(GenerateError::given)?);
+    Tensor::new(spec, Arc::new(Buffer::copied(&[u8::from(has_cache)]))).map_err(GenerateError::given)
+}
 
-    /// Takes the last row of the logits.
-    fn read(&mut self) -> Result<(), GenerateError> {
-        let logits = self.model.outputs().tensor(&*self.names.logits).map_err(GenerateError::given)?;
-        let dims = logits.shape().dims();
-        let wide = dims.last().copied().unwrap_or(0);
-        if wide < self.vocabulary || dims.iter().product::<usize>() == 0 {
-            let what =
-                format!("`{}` is {}, of fewer than {} tokens", self.names.logits, logits.spec(), self.vocabulary);
-            return Err(GenerateError::given(format!("{what}; the configuration is another model's")));
-        }
-        self.logits.clear();
-        fn last<T: Copy>(all: Option<&[T]>, wide: usize) -> impl Iterator<Item = T> {
-            let all = all.unwrap_or_default();
-            all[all.len() - wide.min(all.len())..].iter().copied()
-        }
-        match logits.dtype() {
-            DType::F32 => self.logits.extend(last(logits.elements::<f32>(), wide)),
-            DType::F16 => self.logits.extend(last(logits.elements::<f16>(), wide).map(f16::to_f32)),
-            DType::BF16 => self.logits.extend(last(logits.elements::<bf16>(), wide).map(bf16::to_f32)),
-            other => return Err(GenerateError::given(format!("`{}` is of {other}; export floats", self.names.logits))),
-        }
-        // Columns beyond the vocabulary only pad the matrix.
-        self.logits.truncate(self.vocabulary);
-        Ok(())
+/// Takes the logits of the last position of each text.
+fn read(
+    outputs: &Outputs,
+    name: &str,
+    [texts, vocabulary]: [usize; 2],
+    into: &mut Vec<f32>,
+) -> Result<(), GenerateError> {
+    let logits = outputs.tensor(name).map_err(GenerateError::given)?;
+    let dims = logits.shape().dims();
+    let (count, wide) = (dims.iter().product::<usize>(), dims.last().copied().unwrap_or(0));
+    if wide < vocabulary || count == 0 {
+        let what = format!("`{name}` is {}, of fewer than {vocabulary} tokens", logits.spec());
+        return Err(GenerateError::given(format!("{what}; the configuration is another model's")));
     }
+    if texts > 1 && (dims[0] != texts || count != texts * wide) {
+        let what = format!("`{name}` is {}, and a token of each of {texts} texts is fed", logits.spec());
+        return Err(GenerateError::given(format!("{what}; give prompts one at a time")));
+    }
+    into.clear();
+    // Columns beyond the vocabulary only pad the matrix.
+    fn last<T: Copy>(all: Option<&[T]>, each: usize, wide: usize, own: usize) -> impl Iterator<Item = T> {
+        all.unwrap_or_default().chunks_exact(each).flat_map(move |text| text[each - wide..][..own].iter().copied())
+    }
+    let each = count / texts;
+    match logits.dtype() {
+        DType::F32 => into.extend(last(logits.elements::<f32>(), each, wide, vocabulary)),
+        DType::F16 => into.extend(last(logits.elements::<f16>(), each, wide, vocabulary).map(f16::to_f32)),
+        DType::BF16 => into.extend(last(logits.elements::<bf16>(), each, wide, vocabulary).map(bf16::to_f32)),
+        other => return Err(GenerateError::given(format!("`{name}` is of {other}; export floats"))),
+    }
+    Ok(())
 }
 
 /// Compares the model with its configuration. Returns how many tokens there are.

@@ -32,6 +32,18 @@ impl GenerateError {
         Self { cause: Cause::Given(what.to_string()) }
     }
 
+    /// An error in a run of a model that is one of several.
+    pub(crate) fn run(file: &Path, error: SessionError) -> Self {
+        match error.kind() {
+            ErrorKind::Input
+            | ErrorKind::MissingInput
+            | ErrorKind::Dimension
+            | ErrorKind::Model
+            | ErrorKind::Unsupported => Self::file(file, error),
+            _ => error.into(),
+        }
+    }
+
     /// Returns the kind of the cause.
     pub fn kind(&self) -> ErrorKind {
         match &self.cause {

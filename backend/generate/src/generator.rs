@@ -1,15 +1,21 @@
 //! The face: a folder with a model, prompts, and text that comes token by token.
 
+mod batch;
+
 use super::chat::{Message, Template};
 use super::config::Config;
 use super::decoder::Decoder;
+use super::encoder::{Encoder, Source};
 use super::error::GenerateError;
+use super::prompt::Prompt;
 use super::sample::{Sampler, Settings};
 use super::stop::Stops;
 use super::stream::Stream;
 use super::vocabulary::Vocabulary;
 use anabranch_execute::RunOptions;
+use anabranch_kernels::TensorSpec;
 use anabranch_session::{Session, SessionOptions, Stateful};
+pub use batch::Batch;
 use serde::Serialize;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -39,6 +45,7 @@ pub struct Generator {
     config: Config,
     vocabulary: Vocabulary,
     template: Option<Template>,
+    encoder: Option<Encoder>,
     decoder: Decoder,
     /// Whether the cache holds less than the model can look at.
     is_limited: bool,
@@ -97,8 +104,12 @@ pub struct Course {
     stops: Stops,
     stream: Stream,
     settings: Settings,
+    /// Input of an encoder that is still to run.
+    source: Option<Source>,
     /// Tokens that are still to be computed.
     next: Vec<u32>,
+    /// Tokens before the answer.
+    prompt: usize,
     /// Tokens of prompt and answer.
     length: usize,
     ended: Option<Ended>,
@@ -122,7 +133,12 @@ impl Generator {
     pub fn open(folder: &Path, model: Option<&Path>, options: SessionOptions) -> Result<Self, GenerateError> {
         let mut config = Config::read(folder, model)?;
         let (vocabulary, template) = (Vocabulary::read(folder)?, Template::read(folder)?);
-        let decoder = Decoder::new(Session::open(&config.model, options)?, &config)?;
+        let own = config.encoder.as_ref();
+        let encoder = own.map(|own| Encoder::open(own, options.clone())).transpose()?;
+        let first = own.and_then(|own| own.first.as_ref());
+        let first = first.map(|file| Session::open(file, options.clone())).transpose()?;
+        let heard = encoder.as_ref().map(|encoder| (encoder, first));
+        let decoder = Decoder::new(Session::open(&config.model, options)?, &config, heard)?;
         if vocabulary.len() > decoder.vocabulary() {
             let (own, others) = (decoder.vocabulary(), vocabulary.len());
             let what = format!("the tokenizer has {others} tokens, and {own} are said; export both again");
@@ -131,7 +147,7 @@ impl Generator {
         let is_limited = decoder.context() < config.context;
         config.context = decoder.context();
         config.settings.max_length = config.settings.max_length.min(config.context);
-        Ok(Self { config, vocabulary, template, decoder, is_limited, answers: 0 })
+        Ok(Self { config, vocabulary, template, encoder, decoder, is_limited, answers: 0 })
     }
 
     /// Returns the configuration of the folder. Its context is never more than the cache can hold.
@@ -144,9 +160,19 @@ impl Generator {
         self.decoder.model()
     }
 
-    /// The session that runs the model.
+    /// The session that runs the model; of a model with an encoder, its decoder.
     pub fn session(&self) -> &Session {
         self.decoder.model().session()
+    }
+
+    /// Iterates over all sessions of the model's files: the decoder, its first step, the encoder.
+    pub fn sessions(&self) -> impl Iterator<Item = &Session> {
+        [self.session()].into_iter().chain(self.decoder.first()).chain(self.encoder.as_ref().map(Encoder::session))
+    }
+
+    /// Returns the number of plans that were made for all files of the model.
+    pub fn plans_made(&self) -> u64 {
+        self.sessions().map(Session::plans_made).sum()
     }
 
     /// Returns why each length of the cache is planned, if padding was tried and the model does not take it.
@@ -161,24 +187,64 @@ impl Generator {
         &mut self.decoder
     }
 
-    /// The tokens of a text, with those that the tokenizer adds around it.
+    /// Computes a prompt alone, and returns the decoder behind it.
+    ///
+    /// # Errors
+    /// If the encoder takes no text, or a run fails.
+    pub(crate) fn prefill(&mut self, tokens: &[u32], options: &RunOptions) -> Result<&mut Decoder, GenerateError> {
+        self.emptied();
+        match &self.encoder {
+            Some(encoder) => {
+                let (source, begin) = encoder.divide(tokens.into(), &self.config)?;
+                self.decoder.hear(encoder.run(&source, options)?);
+                self.decoder.feed(&begin, options)?;
+            }
+            None => {
+                self.decoder.feed(tokens, options)?;
+            }
+        }
+        Ok(&mut self.decoder)
+    }
+
+    /// Returns the number of tokens that the decoder begins with behind an encoder of text.
+    pub(crate) fn begin(&self) -> usize {
+        self.config.encoder.as_ref().map_or(0, |encoder| self.config.rules.begin(encoder.start).len())
+    }
+
+    /// The tokens of a text. Those that the tokenizer adds around it belong to them, unless the text is the beginning
+    /// of what a decoder behind features says.
     ///
     /// # Errors
     /// If the tokenizer fails.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, GenerateError> {
-        self.encoded(text, true)
+        self.encoded(text, !self.takes_features())
+    }
+
+    /// Whether the model's encoder takes features instead of text.
+    pub fn takes_features(&self) -> bool {
+        self.encoder.as_ref().is_some_and(Encoder::is_of_features)
     }
 
     /// Encodes a text that may fit the context. The tokenizer takes a hundred bytes of memory per byte of text, so a
     /// text that is too long for any tokens is refused before.
     fn encoded(&self, text: &str, special: bool) -> Result<Vec<u32>, GenerateError> {
-        let most = self.config.context.saturating_mul(BYTES_PER_TOKEN).min(MOST_BYTES);
+        let of_encoder = self.config.encoder.as_ref().and_then(|encoder| encoder.length);
+        let context = self.config.context.max(of_encoder.unwrap_or(0));
+        let most = context.saturating_mul(BYTES_PER_TOKEN).min(MOST_BYTES);
         if text.len() > most {
-            let (bytes, context) = (text.len(), self.config.context);
+            let bytes = text.len();
             let text = format!("the prompt has {bytes} bytes, too many for {context} tokens; give a shorter prompt");
             return Err(GenerateError::given(text));
         }
         self.vocabulary.encode(text, special)
+    }
+
+    /// Sees that the model's encoder takes features of such a type and shape.
+    ///
+    /// # Errors
+    /// If it does not, or there is no such encoder.
+    pub fn check_features(&self, features: &TensorSpec) -> Result<(), GenerateError> {
+        self.encoder.as_ref().ok_or_else(unheard)?.check_features(features)
     }
 
     /// The text of tokens.
@@ -203,8 +269,12 @@ impl Generator {
     /// Begins an answer to a prompt.
     ///
     /// # Errors
-    /// If a setting has no sense, or the prompt leaves no room for an answer.
-    pub fn generate(&mut self, prompt: &[u32], settings: &Settings) -> Result<Generation<'_>, GenerateError> {
+    /// If a setting has no sense, the prompt leaves no room for an answer, or the encoder does not take it.
+    pub fn generate(
+        &mut self,
+        prompt: impl Into<Prompt>,
+        settings: &Settings,
+    ) -> Result<Generation<'_>, GenerateError> {
         let course = self.start(prompt, settings, false)?;
         Ok(Generation { generator: self, course, options: RunOptions::default() })
     }
@@ -214,12 +284,34 @@ impl Generator {
     ///
     /// # Errors
     /// As [`Self::generate`].
-    pub fn start(&mut self, prompt: &[u32], settings: &Settings, go_on: bool) -> Result<Course, GenerateError> {
+    pub fn start(
+        &mut self,
+        prompt: impl Into<Prompt>,
+        settings: &Settings,
+        go_on: bool,
+    ) -> Result<Course, GenerateError> {
+        let mut course = self.course(prompt.into(), settings)?;
+        let held = self.decoder.held();
+        // The cache of a decoder behind an encoder belongs to one source.
+        let goes_on = go_on && !held.is_empty() && course.source.is_none();
+        match course.next.strip_prefix(held).filter(|behind| goes_on && !behind.is_empty()) {
+            Some(behind) => {
+                course.timing.prompt = behind.len();
+                course.next = behind.to_vec();
+                self.answers += 1;
+            }
+            None => {
+                self.emptied();
+            }
+        }
+        course.number = self.answers;
+        Ok(course)
+    }
+
+    /// An answer of which nothing is computed.
+    fn course(&self, prompt: Prompt, settings: &Settings) -> Result<Course, GenerateError> {
         let mut sampler = Sampler::new(settings).map_err(GenerateError::given)?;
-        let prompt = match (prompt, self.config.begin) {
-            ([], Some(begin)) => vec![begin],
-            _ => prompt.to_vec(),
-        };
+        let (source, prompt) = self.divide(prompt)?;
         let context = self.config.context;
         let most = settings.max_length.min(context);
         if self.is_limited && settings.max_length > context && settings.max_length < usize::MAX {
@@ -243,28 +335,37 @@ impl Generator {
             return Err(GenerateError::given(format!("{what}; {next}")));
         }
         prompt.iter().for_each(|token| sampler.see(*token));
-        self.answers += 1;
-        let behind = prompt.strip_prefix(self.decoder.held()).filter(|behind| go_on && !behind.is_empty());
-        let next = match behind {
-            Some(behind) => behind.to_vec(),
-            None => {
-                self.emptied();
-                prompt.clone()
-            }
-        };
+        let computed = if let Some(Source::Tokens(tokens)) = &source { tokens.len() } else { prompt.len() };
         Ok(Course {
-            number: self.answers,
+            number: 0,
             sampler,
             stops: Stops::new(&settings.stops),
             stream: Stream::default(),
             settings: Settings { max_length: most, ..settings.clone() },
-            timing: Timing { prompt: next.len(), ..Timing::default() },
-            next,
+            timing: Timing { prompt: computed, ..Timing::default() },
+            source,
+            prompt: prompt.len(),
             length: prompt.len(),
+            next: prompt,
             ended: None,
             finished: false,
             begun: Instant::now(),
         })
+    }
+
+    /// Returns what the encoder takes of a prompt, and the tokens that the decoder begins with.
+    fn divide(&self, prompt: Prompt) -> Result<(Option<Source>, Vec<u32>), GenerateError> {
+        match (&self.encoder, prompt.features) {
+            (Some(encoder), features) => {
+                let (source, begin) = encoder.divide(Prompt { tokens: prompt.tokens, features }, &self.config)?;
+                Ok((Some(source), begin))
+            }
+            (None, Some(_)) => Err(unheard()),
+            (None, None) => match self.config.begin {
+                Some(begin) if prompt.tokens.is_empty() => Ok((None, vec![begin])),
+                _ => Ok((None, prompt.tokens)),
+            },
+        }
     }
 
     /// The next piece of the answer that was begun last; `None` after its end.
@@ -297,10 +398,19 @@ impl Generator {
         if course.number != self.answers {
             return Err(GenerateError::given("another answer was begun since; start this one again"));
         }
+        if let (Some(encoder), Some(source)) = (&self.encoder, &course.source) {
+            self.decoder.hear(encoder.run(source, options)?);
+            course.source = None;
+        }
         let logits = self.decoder.feed(&course.next, options)?;
-        let token = course.sampler.choose(logits).map_err(|what| {
-            GenerateError::file(&self.config.model, format!("{what} (at {})", self.decoder.held().len()))
-        })?;
+        Self::pick(&self.config, course, logits)
+    }
+
+    /// Chooses a token by logits.
+    fn pick(config: &Config, course: &mut Course, logits: &mut [f32]) -> Result<u32, GenerateError> {
+        config.rules.apply(course.length, course.prompt, course.settings.max_length, logits);
+        let wrong = |what| GenerateError::file(&config.model, format!("{what} (at {})", course.length));
+        let token = course.sampler.choose(logits).map_err(wrong)?;
         course.next.clear();
         course.sampler.see(token);
         course.next.push(token);
@@ -338,6 +448,10 @@ impl Generator {
         let text = if stopped { text } else { text + &course.stops.finish() };
         (!text.is_empty()).then_some(Ok(Piece { token: None, text }))
     }
+}
+
+fn unheard() -> GenerateError {
+    GenerateError::given("features are given, and the model has no encoder; give a prompt alone")
 }
 
 impl Course {

@@ -10,24 +10,44 @@ pub(crate) struct Names {
     pub(crate) ids: String,
     pub(crate) mask: Option<String>,
     pub(crate) positions: Option<String>,
+    /// Positions without an axis of the batch.
+    pub(crate) places: Option<String>,
     /// Whether there is a cache to read, of merged decoders.
     pub(crate) branch: Option<String>,
+    /// Hidden states of an encoder, and the mask of its text.
+    pub(crate) hidden: Option<String>,
+    pub(crate) hidden_mask: Option<String>,
+    /// Keys and values of cross-attention, which one run computes for all that follow.
+    pub(crate) crossed: Vec<String>,
     pub(crate) logits: String,
 }
 
+/// Outputs and inputs with the state of a decoder behind an encoder: its self-attention's cache.
+pub(crate) const STATE: [(&str, &str); 2] = [
+    ("present.*.decoder.key", "past_key_values.*.decoder.key"),
+    ("present.*.decoder.value", "past_key_values.*.decoder.value"),
+];
+
+/// Returns the output that makes a cross-attention's cache for an input.
+pub(crate) fn maker(crossed: &str) -> String {
+    crossed.replacen("past_key_values", "present", 1)
+}
+
 impl Names {
-    /// The roles of all inputs that are no state.
+    /// The roles of all inputs that are no state. Only a decoder behind an encoder `hears` one.
     ///
     /// # Errors
     /// If there are no ids or no logits, or an input has another role.
-    pub(crate) fn of(session: &Session, state: &[StatePair], file: &Path) -> Result<Self, GenerateError> {
+    pub(crate) fn of(session: &Session, state: &[StatePair], hears: bool, file: &Path) -> Result<Self, GenerateError> {
         let free = |name: &str| state.iter().all(|pair| pair.input != name);
         let inputs: Vec<_> = session.inputs().iter().filter(|input| free(input.name())).collect();
         let find = |names: &[&str]| {
             inputs.iter().map(|input| input.name()).find(|name| names.contains(name)).map(str::to_owned)
         };
+        let heard = |name: &str| if hears { find(&[name]) } else { None };
+        let is_crossed = |name: &&str| hears && name.starts_with("past_key_values.") && name.contains(".encoder.");
         let list = |names: Vec<&str>| names.join(", ");
-        let ids = find(&["input_ids", "input_tokens", "ids"]).ok_or_else(|| {
+        let ids = find(&["input_ids", "decoder_input_ids", "input_tokens", "ids"]).ok_or_else(|| {
             let known = list(session.inputs().iter().map(|input| input.name()).collect());
             GenerateError::file(file, format!("the model has no input `input_ids`, but {known}; it is no decoder"))
         })?;
@@ -38,24 +58,30 @@ impl Names {
         })?;
         let names = Self {
             ids,
-            mask: find(&["attention_mask"]),
+            mask: find(&["attention_mask", "decoder_attention_mask"]),
             positions: find(&["position_ids"]),
+            places: find(&["cache_position"]),
             branch: find(&["use_cache_branch"]),
+            hidden: heard("encoder_hidden_states"),
+            hidden_mask: heard("encoder_attention_mask"),
+            crossed: inputs.iter().map(|input| input.name()).filter(is_crossed).map(str::to_owned).collect(),
             logits: logits.to_owned(),
         };
-        let known = [Some(&names.ids), names.mask.as_ref(), names.positions.as_ref(), names.branch.as_ref()];
-        match inputs
-            .iter()
-            .find(|input| !input.is_optional() && !known.iter().flatten().any(|name| *name == input.name()))
-        {
+        let unknown = |name: &&str| !names.all().any(|known| known == *name);
+        match inputs.iter().filter(|input| !input.is_optional()).map(|input| input.name()).find(unknown) {
             None => Ok(names),
-            Some(input) => Err(GenerateError::file(
-                file,
-                format!(
-                    "input `{}` is neither ids, mask, positions nor a cache with an output `present.…`; export a decoder alone",
-                    input.name()
-                ),
-            )),
+            Some(name) => {
+                let roles = if hears { "ids, mask, positions, hidden states" } else { "ids, mask, positions" };
+                let next = if hears { "export it again" } else { "export a decoder alone" };
+                let what = format!("input `{name}` is neither {roles} nor a cache with an output `present.…`; {next}");
+                Err(GenerateError::file(file, what))
+            }
         }
+    }
+
+    /// Iterates over all inputs with a role.
+    fn all(&self) -> impl Iterator<Item = &String> {
+        let given = [&self.mask, &self.positions, &self.places, &self.branch, &self.hidden, &self.hidden_mask];
+        [&self.ids].into_iter().chain(given.into_iter().flatten()).chain(&self.crossed)
     }
 }

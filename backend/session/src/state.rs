@@ -205,7 +205,8 @@ impl Stateful {
         State { values: self.pairs.iter().filter_map(value).collect() }
     }
 
-    /// Goes on from a former state of this model.
+    /// Goes on from a former state of this model, or of another with the same state. A value that it lacks is an error
+    /// of the next run.
     pub fn restore(&mut self, state: &State) {
         self.reset();
         for (name, given) in &state.values {
@@ -282,6 +283,11 @@ impl Stateful {
 }
 
 impl State {
+    /// A state of these tensors, by the names of the inputs that are bound.
+    pub fn new(tensors: BTreeMap<String, Tensor>) -> Self {
+        Self { values: tensors.into_iter().map(|(name, tensor)| (name, Given::Host(tensor))).collect() }
+    }
+
     /// The tensors by the names of their inputs; copies of those on GPUs.
     ///
     /// # Errors

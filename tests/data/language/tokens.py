@@ -1,9 +1,11 @@
-"""Writes a tokenizer and the exporters' configurations next to the three tiny language models.
+"""Writes a tokenizer and the exporters' configurations next to the tiny language models.
 
     python3 tokens.py
 
-All models share a byte-level vocabulary of 128 tokens: ASCII, the two bytes of é, 26 merges and four special tokens. `llama` gets the files of
-onnxruntime-genai, with a chat template, `gpt2` those of optimum, and `optimum` those with a chat template.
+All models have a byte-level vocabulary of 128 tokens: ASCII, the two bytes of é, merges, and special tokens at the end.
+`llama` gets the files of onnxruntime-genai, with a chat template, `gpt2` those of optimum, and `optimum` those with a
+chat template. `t5` and `whisper` get those of optimum for encoders with decoders. `t5` adds a token to the end of each
+text, and `whisper` has special tokens for languages and tasks.
 """
 
 import json
@@ -11,6 +13,7 @@ import pathlib
 
 HERE = pathlib.Path(__file__).parent
 SPECIAL = ["<|system|>", "<|assistant|>", "<|user|>", "<|end|>"]
+SPEECH = ["<|startoftranscript|>", "<|en|>", "<|de|>", "<|transcribe|>", "<|notimestamps|>", "<|endoftext|>"]
 MERGES = (
     "t h, th e, i n, e r, a n, o u, o n, r e, a t, e n, n d, in g, o r, i s, i t, e s, a r, Ġ a, Ġ s, Ġ w, Ġ the, an d, Ġ o, Ġ c, Ġ b, v er"
 ).split(", ")
@@ -20,25 +23,22 @@ TEMPLATE = (
 )
 
 
-def vocabulary():
+def tokenizer(special=SPECIAL, end=None):
     tokens = [chr(byte) for byte in range(0x21, 0x7F)] + ["Ġ", "Ċ", "Ã", "©"]
-    tokens += [merge.replace(" ", "") for merge in MERGES] + SPECIAL
+    merges = MERGES[: 128 - len(tokens) - len(special)]
+    tokens += [merge.replace(" ", "") for merge in merges] + special
     assert len(tokens) == len(set(tokens)) == 128
-    return {token: at for at, token in enumerate(tokens)}
-
-
-def tokenizer():
-    tokens = vocabulary()
+    tokens = {token: at for at, token in enumerate(tokens)}
     added = dict(single_word=False, lstrip=False, rstrip=False, normalized=False, special=True)
     bytes_ = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": [{"id": tokens[token], "content": token, **added} for token in SPECIAL],
+        "added_tokens": [{"id": tokens[token], "content": token, **added} for token in special],
         "normalizer": None,
         "pre_tokenizer": bytes_,
-        "post_processor": None,
+        "post_processor": end and ending(end, tokens[end]),
         "decoder": bytes_,
         "model": {
             "type": "BPE",
@@ -50,9 +50,17 @@ def tokenizer():
             "byte_fallback": False,
             "ignore_merges": False,
             "vocab": tokens,
-            "merges": [merge.split() for merge in MERGES],
+            "merges": [merge.split() for merge in merges],
         },
     }
+
+
+def ending(token, number):
+    """Adds a token to the end of each text."""
+    single = [{"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": token, "type_id": 0}}]
+    pair = single + [{"Sequence": {"id": "B", "type_id": 1}}, {"SpecialToken": {"id": token, "type_id": 1}}]
+    known = {token: {"id": token, "ids": [number], "tokens": [token]}}
+    return {"type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": known}
 
 
 GENAI = {
@@ -104,6 +112,40 @@ OPTIMUM = {
     "vocab_size": 128,
     "eos_token_id": 127,
 }
+T5 = {
+    "model_type": "t5",
+    "is_encoder_decoder": True,
+    "d_model": 24,
+    "d_kv": 8,
+    "num_heads": 3,
+    "num_layers": 2,
+    "num_decoder_layers": 2,
+    "n_positions": 512,
+    "vocab_size": 128,
+}
+WHISPER = {
+    "model_type": "whisper",
+    "is_encoder_decoder": True,
+    "d_model": 24,
+    "encoder_attention_heads": 3,
+    "decoder_attention_heads": 3,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "num_mel_bins": 8,
+    "max_source_positions": 40,
+    "max_target_positions": 256,
+    "vocab_size": 128,
+}
+SPOKEN = {
+    "decoder_start_token_id": 122,
+    "eos_token_id": 127,
+    "forced_decoder_ids": [[1, None], [2, 125], [3, 126]],
+    "lang_to_id": {"<|en|>": 123, "<|de|>": 124},
+    "no_timestamps_token_id": 126,
+    "suppress_tokens": [1, 2, 7, 9, 122, 123, 124, 125, 126],
+    "begin_suppress_tokens": [94, 127],
+    "max_length": 64,
+}
 
 if __name__ == "__main__":
     files = {
@@ -114,9 +156,16 @@ if __name__ == "__main__":
         "optimum/config.json": OPTIMUM,
         "optimum/generation_config.json": {"eos_token_id": 127, "max_length": 64},
         "optimum/tokenizer_config.json": {"chat_template": TEMPLATE, "eos_token": "<|end|>"},
+        "t5/config.json": T5,
+        "t5/generation_config.json": {"decoder_start_token_id": 124, "eos_token_id": 127, "max_length": 64},
+        "t5/tokenizer.json": tokenizer(end="<|end|>"),
+        "whisper/config.json": WHISPER,
+        "whisper/generation_config.json": SPOKEN,
+        "whisper/tokenizer.json": tokenizer(SPEECH),
         "llama/tokenizer.json": tokenizer(),
         "optimum/tokenizer.json": tokenizer(),
         "gpt2/tokenizer.json": tokenizer(),
     }
     for name, content in files.items():
+        (HERE / name).parent.mkdir(exist_ok=True)
         (HERE / name).write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -9,8 +9,11 @@ use super::interrupt::cancel_on_interrupt;
 use super::open;
 use super::progress::waiting;
 use super::{CliError, MORE, Output};
+use anabranch::TensorSpec;
 use anabranch::execute::{CancelToken, RunOptions};
 use anabranch::generate::{GenerateError, Generator, Overrides};
+use anabranch_report::npy::read_npy_if;
+use answers::Asked;
 use clap::Args;
 use rates::{Bench, parse_bench};
 use std::num::NonZeroUsize;
@@ -21,11 +24,14 @@ Examples:
   anabranch generate model --prompt 'The river'
   anabranch generate model --chat --system 'Answer in one sentence.' --temperature 0.7 --seed 1
   anabranch generate model --prompt-file a.txt --prompt-file b.txt --max-length 200 --json
+  anabranch generate model --prompt-file a.txt --prompt-file b.txt --batch 2
+  anabranch generate whisper --features speech.npy
   anabranch generate model --bench 512,128 --bench 512,1024 --place auto --memory gpu0=6GiB
   anabranch generate model --bench 512,128 --platform one-gpu --memory gpuA=2GiB    # predicted, nothing runs
 
-A folder holds genai_config.json (onnxruntime-genai) or config.json (optimum), tokenizer.json, and the model. Several prompts are answered one
-after the other. The same seed gives the same tokens, on any number of threads. Ctrl-C ends an answer, and status 130 says so.";
+A folder holds genai_config.json (onnxruntime-genai) or config.json (optimum), tokenizer.json, and the model. A model with an encoder (T5,
+Whisper) is several files. Several prompts are answered one after the other, or in batches. The same seed gives the same tokens, on any number of
+threads. Ctrl-C ends an answer, and status 130 says so.";
 
 /// Generate text with a language model
 #[derive(Args, Clone, Debug)]
@@ -42,18 +48,30 @@ pub(crate) struct GenerateCommand {
     /// Go on from the text in a file; may be repeated
     #[arg(long, value_name = "FILE")]
     prompt_file: Vec<PathBuf>,
+    /// Answer features of an encoder, a .npy file; may be repeated
+    ///
+    /// For models such as Whisper: f32, 1 x mels x frames, as the model's processor computes them of sound. A --prompt
+    /// is then the beginning of what the decoder says.
+    #[arg(long, value_name = "FILE", conflicts_with = "chat")]
+    features: Vec<PathBuf>,
     /// Use the chat template; without a prompt, talk line by line
     #[arg(long)]
     chat: bool,
     /// Text that a chat begins with, in the role `system`
     #[arg(long, value_name = "TEXT", requires = "chat")]
     system: Option<String>,
+    /// Answer so many prompts together, step by step
+    ///
+    /// Texts come when all of them have ended. Each is the one that its prompt has alone, but for logits that differ by
+    /// less than rounding.
+    #[arg(long, value_name = "N", default_value = "1", conflicts_with_all = ["features", "bench"], value_parser = parse_size::<NonZeroUsize>)]
+    batch: NonZeroUsize,
     #[command(flatten)]
     choice: ChoiceArgs,
     /// Measure a prompt of P tokens and N more; may be repeated
     ///
     /// Prints tokens per second of each, with intervals, and what the plans predict. Tokens are given, none is chosen.
-    #[arg(long, value_name = "P,N", value_parser = parse_bench, conflicts_with_all = ["prompt", "prompt_file", "chat"], help_heading = "Measuring")]
+    #[arg(long, value_name = "P,N", value_parser = parse_bench, conflicts_with_all = ["prompt", "prompt_file", "features", "chat"], help_heading = "Measuring")]
     bench: Vec<Bench>,
     /// Repetitions of each measurement
     #[arg(long, value_name = "N", default_value = "5", requires = "bench", value_parser = parse_size::<NonZeroUsize>, help_heading = "Measuring")]
@@ -101,11 +119,17 @@ struct ChoiceArgs {
 
 impl GenerateCommand {
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
-        let prompts = self.prompts()?;
-        if prompts.is_empty() && !self.chat && self.bench.is_empty() {
+        let texts = self.texts()?;
+        if texts.is_empty() && self.features.is_empty() && !self.chat && self.bench.is_empty() {
             return Err(CliError::input(
-                "there is nothing to go on from; give --prompt TEXT, --prompt-file FILE or --chat",
+                "there is nothing to go on from; give --prompt TEXT, --prompt-file FILE, --features FILE or --chat",
             ));
+        }
+        if texts.is_empty() && self.batch.get() > 1 {
+            return Err(CliError::input("--batch is for several prompts; give --prompt TEXT or --prompt-file FILE"));
+        }
+        if texts.len() > 1 && !self.features.is_empty() {
+            return Err(CliError::input("several prompts and features are given; give one --prompt for all features"));
         }
         let platform = self.what_if.read()?;
         let is_forecast = platform.is_some();
@@ -117,7 +141,7 @@ impl GenerateCommand {
         let (options, _) = open::options(&self.devices, platform, &self.model_args(), &self.place, false)?;
         let open = || Generator::open(&self.folder, self.model.as_deref(), options);
         let mut generator = waiting(output, "opening the model", open).map_err(failed)?;
-        open::print_notes(generator.session(), output);
+        generator.sessions().for_each(|session| open::print_notes(session, output));
         if is_forecast {
             return forecast::print(&mut generator, &self.bench, output);
         }
@@ -126,16 +150,31 @@ impl GenerateCommand {
         if !self.bench.is_empty() {
             return rates::print(&mut generator, &self.bench, self.repeat.get(), &run, output);
         }
+        let asked = self.asked(&generator, texts)?;
         let settings = generator.config().settings.with(&self.choice.overrides());
         let answered =
             answers::Answers { generator, settings, run, output, system: self.system.clone(), chat: self.chat };
-        match prompts.is_empty() {
+        match asked.is_empty() {
             true => answered.talk(&token),
-            false => answered.all(&prompts, &token),
+            false if self.batch.get() > 1 && asked.len() > 1 => answered.together(&asked, self.batch.get(), &token),
+            false => answered.all(asked, &token),
         }
     }
 
-    fn prompts(&self) -> Result<Vec<String>, CliError> {
+    /// Returns texts and features, of which each has an answer.
+    fn asked(&self, generator: &Generator, texts: Vec<String>) -> Result<Vec<Asked>, CliError> {
+        if self.features.is_empty() {
+            return Ok(texts.into_iter().map(|text| Asked { text, features: None }).collect());
+        }
+        let read = |path: &PathBuf| {
+            let wanted = |spec: &TensorSpec| generator.check_features(spec).map_err(|error| error.to_string());
+            let features = read_npy_if(path, wanted).map_err(CliError::input)?;
+            Ok(Asked { text: texts.concat(), features: Some((super::lossy(path), features)) })
+        };
+        self.features.iter().map(read).collect()
+    }
+
+    fn texts(&self) -> Result<Vec<String>, CliError> {
         let mut prompts = self.prompt.clone();
         for path in &self.prompt_file {
             let text = String::from_utf8(super::read_file(path)?);

@@ -1,6 +1,7 @@
 //! `anabranch generate` and `anabranch run --steps`, as their users see them.
 
 use crate::command::{Anabranch, bundled};
+use anabranch_report::npy::{read_npz, write_npy};
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -40,6 +41,62 @@ fn several_prompts_are_answered_as_each_alone() {
         ["generate", &model, "--no-gpu", "--prompt", "a", "--prompt", "a", "--max-length", "16", "--temperature", "2"];
     let drawn = command.json(&drawn);
     assert_ne!(drawn["answers"][0]["tokens"], drawn["answers"][1]["tokens"], "each prompt has a seed of its own");
+}
+
+#[test]
+fn a_batch_has_the_answers_of_each_prompt_alone() {
+    let command = Anabranch::new();
+    for (model, more) in [(LLAMA, &["--temperature", "2"][..]), ("language/optimum", &[])] {
+        let model = bundled(model);
+        let prompts = ["--prompt", "The river", "--prompt", "a", "--prompt", "Where the sea is", "--max-length", "24"];
+        let arguments = [&["generate", &model, "--no-gpu"][..], &prompts, more].concat();
+        let alone = command.json(&arguments);
+        let together = command.json(&[&arguments[..], &["--batch", "2"]].concat());
+        for at in 0..3 {
+            for field in ["tokens", "text", "ended", "prompt", "prompt_tokens"] {
+                assert_eq!(together["answers"][at][field], alone["answers"][at][field], "{model}: {at}");
+            }
+        }
+        let text = command.text(&[&arguments[..], &["--batch", "3"]].concat());
+        assert_eq!(text, command.text(&arguments), "{model}");
+    }
+    let (gpt2, t5) = (bundled("language/gpt2"), bundled("language/t5"));
+    for (arguments, parts) in [
+        (&[&*gpt2, "--batch", "2", "--chat"][..], &["--batch", "--prompt"][..]),
+        (&[&gpt2, "--batch", "0", "--prompt", "x"], &["--batch", "at least 1"]),
+        (&[&gpt2, "--batch", "2", "--bench", "8,2"], &["--batch", "--bench"]),
+        (&[&t5, "--batch", "2", "--prompt", "x", "--prompt", "y"], &["one prompt at a time", "encoder"]),
+    ] {
+        command.refuses(&[&["generate", "--no-gpu"][..], arguments].concat(), parts);
+    }
+}
+
+#[test]
+fn features_of_an_encoder_are_answered() {
+    let command = Anabranch::new();
+    let arrays = read_npz(bundled("language/whisper/greedy.npz").as_ref()).expect("bundled");
+    write_npy(&command.path("speech.npy"), &arrays["features"]).expect("writable");
+    write_npy(&command.path("tokens.npy"), &arrays["tokens"]).expect("writable");
+    let (whisper, t5) = (bundled("language/whisper"), bundled("language/t5"));
+    let arguments = ["generate", &whisper, "--no-gpu", "--features", "speech.npy", "--max-length", "21"];
+    let told = command.json(&arguments);
+    let tokens: Vec<i64> = serde_json::from_value(told["answers"][0]["tokens"].clone()).expect("tokens");
+    assert_eq!(Some(&*tokens), arrays["tokens"].elements::<i64>().map(|all| &all[..20]));
+    assert_eq!(told["answers"][0]["features"], "speech.npy");
+    let text = command.text(&[&arguments[..], &["--features", "speech.npy"]].concat());
+    assert!(text.starts_with("1: speech.npy\n") && text.contains("\n2: speech.npy\n"), "{text}");
+    for (arguments, parts) in [
+        (&[&*whisper, "--features", "tokens.npy"][..], &["tokens.npy", "i64[200]", "f32[1×8×80]"][..]),
+        (&[&whisper, "--features", "none.npy"], &["none.npy"]),
+        (&[&whisper, "--prompt", "x"], &["f32[1×8×80]", "--features"]),
+        (&[&whisper, "--features", "speech.npy", "--prompt", "a", "--prompt", "b"], &["one --prompt"]),
+        (&[&whisper, "--features", "speech.npy", "--chat"], &["--chat"]),
+        (&[&whisper, "--bench", "8,2"], &["features"]),
+        (&[&t5, "--features", "speech.npy"], &["speech.npy", "takes text"]),
+        (&[&bundled(LLAMA), "--features", "speech.npy"], &["speech.npy", "no encoder"]),
+    ] {
+        command.refuses(&[&["generate", "--no-gpu"][..], arguments].concat(), parts);
+    }
 }
 
 /// Returns what a chat of these messages prints.

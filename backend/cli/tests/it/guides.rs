@@ -2,6 +2,7 @@
 
 use crate::command::{Anabranch, bundled};
 use anabranch::session::SETTINGS;
+use anabranch_report::npy::{read_npz, write_npy};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -43,6 +44,17 @@ fn prepared(name: &str, store: &Anabranch) -> PathBuf {
     fs::create_dir(directory.join("model")).expect("a directory");
     for file in ["model.onnx", "genai_config.json", "tokenizer.json", "tokenizer_config.json"] {
         fs::copy(bundled(&format!("language/llama/{file}")), directory.join("model").join(file)).expect("bundled");
+    }
+    for folder in ["t5", "whisper"] {
+        fs::create_dir(directory.join(folder)).expect("a directory");
+        for entry in fs::read_dir(bundled(&format!("language/{folder}"))).expect("bundled") {
+            let path = entry.expect("readable").path();
+            fs::copy(&path, directory.join(folder).join(path.file_name().expect("a name"))).expect("bundled");
+        }
+    }
+    let arrays = read_npz(bundled("language/whisper/greedy.npz").as_ref()).expect("bundled");
+    for speech in ["speech.npy", "more.npy"] {
+        write_npy(&directory.join(speech), &arrays["features"]).expect("writable");
     }
     fs::copy(bundled("unet.onnx"), directory.join("denoise.onnx")).expect("bundled");
     let graph = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/graphs/wordcount.graph");

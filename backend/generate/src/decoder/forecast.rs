@@ -2,6 +2,7 @@
 
 use super::super::cache::{Cache, grown, padded_to};
 use super::super::error::GenerateError;
+use super::super::integers::integers;
 use super::Decoder;
 use anabranch_planning::{Constraints, Planned, PlatformFile};
 use anabranch_session::Inputs;
@@ -33,7 +34,8 @@ impl Decoder {
             *capacity = size;
         }
         // Sizes of the first cache follow from a batch of one.
-        let ids = Inputs::new().tensor(&self.names.ids, self.integers(&self.names.ids, vec![0])?);
+        let ids =
+            Inputs::new().tensor(&self.names.ids, integers(self.model.session(), &self.names.ids, &[1, 1], &[0])?);
         let sized = match self.cache {
             Cache::Fixed(_) => Ok(()),
             _ => self.model.resize(&ids, size),

@@ -71,7 +71,7 @@ impl Decoder {
 }
 
 /// Whether an error says nothing about the model: a step without padding would have it, too.
-fn matters(kind: ErrorKind) -> bool {
+pub(super) fn matters(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::Cancelled | ErrorKind::Timeout | ErrorKind::DeviceFailure | ErrorKind::Internal)
 }
 
@@ -79,7 +79,7 @@ fn matters(kind: ErrorKind) -> bool {
 ///
 /// Padding changes the order of sums and nothing else. The type of cache and logits says how much a sum may differ;
 /// activations that are quantised at run time round in steps of 1/255.
-fn tolerance(session: &Session, state: &[StatePair], names: &Names) -> f32 {
+pub(super) fn tolerance(session: &Session, state: &[StatePair], names: &Names) -> f32 {
     let types = state.iter().map(|pair| session.input_info(&pair.input)).chain([session.output_info(&names.logits)]);
     let of_type = types.flatten().map(|info| match info.dtype() {
         Some(DType::F16) => 1e-2,
@@ -91,7 +91,7 @@ fn tolerance(session: &Session, state: &[StatePair], names: &Names) -> f32 {
 }
 
 /// Returns the greatest difference of logits as a part of the greatest absolute one; no number if one of them is none.
-fn difference(exact: &[f32], padded: &[f32]) -> f32 {
+pub(super) fn difference(exact: &[f32], padded: &[f32]) -> f32 {
     let greatest = |values: &mut dyn Iterator<Item = f32>| values.map(f32::abs).max_by(f32::total_cmp).unwrap_or(0.0);
     // Equal infinities stand for tokens that the model forbids.
     let unlike = exact.iter().zip(padded).filter(|(exact, padded)| exact != padded);

@@ -1,26 +1,11 @@
 //! Tokens are the right ones, and the same however they are asked for.
 
-use super::{answer, folder, open, open_in};
+use super::{answer, folder, integers, open, open_in};
 use anabranch_device::DetectOptions;
 use anabranch_execute::{CancelToken, RunOptions};
 use anabranch_generate::{Choice, Ended, Generator, Message, Settings};
 use anabranch_planning::Strategy;
 use anabranch_session::SessionOptions;
-use std::fs;
-
-/// An array of 64-bit integers in an archive that is not compressed.
-fn integers(model: &str, name: &str) -> Vec<u32> {
-    let bytes = fs::read(folder(model).join("greedy.npz")).expect("bundled");
-    let find =
-        |what: &[u8], from: usize| from + bytes[from..].windows(what.len()).position(|at| at == what).expect("there");
-    let header = find(b"\x93NUMPY", find(format!("{name}.npy").as_bytes(), 0));
-    let begin = header + 10 + usize::from(u16::from_le_bytes([bytes[header + 8], bytes[header + 9]]));
-    let text = String::from_utf8_lossy(&bytes[header..begin]).into_owned();
-    let count = text.split("'shape': (").nth(1).and_then(|shape| shape.split(',').next()).expect("one axis");
-    let count: usize = count.trim().parse().expect("a number");
-    let elements = bytes[begin..begin + 8 * count].chunks_exact(8);
-    elements.map(|bytes| i64::from_le_bytes(bytes.try_into().expect("eight")) as u32).collect()
-}
 
 #[test]
 fn greedy_tokens_are_those_of_the_reference_for_200_steps() {

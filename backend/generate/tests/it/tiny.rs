@@ -30,6 +30,10 @@ pub(super) struct Tiny {
     pub(super) branch: bool,
     /// Length of a cache that GroupQueryAttention takes as a buffer, instead of a cache that is concatenated.
     pub(super) capacity: Option<i64>,
+    /// Whether the batch is declared to be 1.
+    pub(super) fixed: bool,
+    /// Whether each row is hidden what the others are hidden, too.
+    pub(super) mixed: bool,
 }
 
 /// Where a decoder has positions from.
@@ -39,6 +43,8 @@ pub(super) enum Positions {
     Given,
     /// The mask, which counts the tokens before.
     Counted,
+    /// The mask of the first row, for all rows.
+    OfFirst,
     /// The length of the past.
     OfShape,
 }
@@ -51,6 +57,8 @@ pub(super) const TINY: Tiny = Tiny {
     cache: data_type::FLOAT,
     branch: false,
     capacity: None,
+    fixed: false,
+    mixed: false,
 };
 
 /// Nodes in the making.
@@ -125,7 +133,9 @@ impl Tiny {
             hide(nodes, "other_chunk");
         }
         if self.mask {
-            nodes.add("Equal", &["attention_mask", "zero"], "padding");
+            let axes = if self.mixed { "axes_0_1" } else { "axes_1_2" };
+            nodes.add("Unsqueeze", &["attention_mask", axes], "mask");
+            nodes.add("Equal", &["mask", "zero"], "padding");
             hide(nodes, "padding");
         }
         nodes.add("Where", &[&hidden, "least", "nothing"], "bias");
@@ -135,8 +145,10 @@ impl Tiny {
         match self.positions {
             Positions::Given => nodes.add("Identity", &["position_ids"], "own_positions"),
             Positions::OfShape => nodes.add("Unsqueeze", &["rows", "axis_0"], "own_positions"),
-            Positions::Counted => {
-                nodes.add("CumSum", &["attention_mask", "one"], "counts");
+            Positions::Counted | Positions::OfFirst => {
+                let rows = if self.positions == Positions::Counted { "attention_mask" } else { "first_row" };
+                nodes.add("Gather", &["attention_mask", "axis_0"], "first_row");
+                nodes.add("CumSum", &[rows, "one"], "counts");
                 nodes.add("Sub", &["counts", "one"], "all_positions");
                 nodes.add("Unsqueeze", &["past", "axis_0"], "begin");
                 nodes.add("Unsqueeze", &["total", "axis_0"], "end");
@@ -209,11 +221,7 @@ impl Tiny {
 
     fn inputs(self) -> Vec<ValueInfoProto> {
         let integers = |name: &str, length: &str| {
-            ValueInfoProto::tensor(
-                name,
-                data_type::INT64,
-                vec![DimensionProto::known(1), DimensionProto::symbol(length)],
-            )
+            ValueInfoProto::tensor(name, data_type::INT64, vec![self.batch(), DimensionProto::symbol(length)])
         };
         let branch = || ValueInfoProto::tensor("use_cache_branch", data_type::BOOL, vec![DimensionProto::known(1)]);
         let mut inputs = vec![integers("input_ids", "sequence_length")];
@@ -227,17 +235,21 @@ impl Tiny {
 
     fn outputs(self) -> Vec<ValueInfoProto> {
         let (known, symbol) = (DimensionProto::known, DimensionProto::symbol);
-        let logits = vec![known(1), symbol("sequence_length"), known(128)];
+        let logits = vec![self.batch(), symbol("sequence_length"), known(128)];
         let mut outputs = vec![ValueInfoProto::tensor("logits", data_type::FLOAT, logits)];
         outputs.extend(self.caches("present", "total_sequence_length"));
         outputs
+    }
+
+    fn batch(self) -> DimensionProto {
+        if self.fixed { DimensionProto::known(1) } else { DimensionProto::symbol("batch_size") }
     }
 
     fn caches(self, name: &str, length: &str) -> [ValueInfoProto; 2] {
         let (known, symbol) = (DimensionProto::known, DimensionProto::symbol);
         ["key", "value"].map(|part| {
             let length = self.capacity.map_or_else(|| symbol(length), known);
-            let dims = vec![known(1), known(1), length, known(WIDTH as i64)];
+            let dims = vec![self.batch(), known(1), length, known(WIDTH as i64)];
             ValueInfoProto::tensor(&format!("{name}.0.{part}"), self.cache, dims)
         })
     }
@@ -247,6 +259,8 @@ impl Tiny {
         let axis = |at: i64| TensorProto::i64s(&format!("axis_{at}"), &[1], &[at]);
         let real = |name: &str, value: f32| TensorProto::f32s(name, &[], &[value]);
         let mut constants = vec![number("zero", 0), number("one", 1), number("two", 2), axis(0), axis(1)];
+        constants.push(TensorProto::i64s("axes_1_2", &[2], &[1, 2]));
+        constants.push(TensorProto::i64s("axes_0_1", &[2], &[0, 1]));
         constants.extend(self.window.map(|window| number("window", window)));
         constants.extend(self.chunk.map(|chunk| number("chunk", chunk)));
         constants.extend([real("least", f32::MIN), real("nothing", 0.0)]);

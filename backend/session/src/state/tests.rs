@@ -55,6 +55,22 @@ fn the_state_is_found_by_names_and_types() {
 }
 
 #[test]
+fn a_state_of_given_tensors_is_gone_on_with_and_an_incomplete_one_is_an_error() {
+    let mut model = session().stateful(&[]).expect("a state");
+    let value =
+        |values: &[f32]| Tensor::from_elements(Shape::new([1, values.len()]).expect("small"), values).expect("as many");
+    let past = ("past_key_values.0".to_owned(), value(&[7.0, 8.0, 9.0]));
+    model.restore(&State::new([past.clone(), ("sum_in".to_owned(), value(&[1.0, 2.0]))].into()));
+    model.run(&x([3.0, 4.0])).expect("runs");
+    let state = model.snapshot();
+    assert_eq!(elements(&state, "past_key_values.0"), [7.0, 8.0, 9.0, 3.0, 4.0]);
+    assert_eq!(elements(&state, "sum_in"), [4.0, 6.0]);
+    model.restore(&State::new([past].into()));
+    let error = model.run(&x([3.0, 4.0])).map(drop).expect_err("a value is missing").to_string();
+    assert!(error.contains("sum_in") && !error.contains('\n') && !model.is_begun(), "{error}");
+}
+
+#[test]
 fn what_cannot_be_bound_is_refused_by_name() {
     for (feeds, parts) in [
         (&[("presnet.0", "past_key_values.0")][..], &["no output `presnet.0`", "did you mean `present.0`?"][..]),

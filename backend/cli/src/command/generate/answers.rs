@@ -2,8 +2,9 @@
 
 use super::super::{CliError, Output, is_quiet, note, say};
 use super::{failed, settle};
+use anabranch::Tensor;
 use anabranch::execute::{CancelToken, RunOptions};
-use anabranch::generate::{Course, Ended, Generator, Message, Settings};
+use anabranch::generate::{Course, Ended, Generator, Message, Prompt, Settings};
 use serde::Serialize;
 use std::io::{self, BufRead, IsTerminal};
 
@@ -17,10 +18,19 @@ pub(super) struct Answers {
     pub(super) chat: bool,
 }
 
+/// A prompt: a text, and features with the file that they are from.
+pub(super) struct Asked {
+    pub(super) text: String,
+    pub(super) features: Option<(String, Tensor)>,
+}
+
 /// An answer.
 #[derive(Clone, Debug, Serialize)]
 struct Answer {
     prompt: String,
+    /// The file of the features.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    features: Option<String>,
     text: String,
     tokens: Vec<u32>,
     /// Tokens of the prompt that were computed.
@@ -42,19 +52,47 @@ struct Report {
 
 impl Answers {
     /// Answers prompts one after the other.
-    pub(super) fn all(mut self, prompts: &[String], token: &CancelToken) -> Result<(), CliError> {
+    pub(super) fn all(mut self, asked: Vec<Asked>, token: &CancelToken) -> Result<(), CliError> {
         let mut answers = Vec::new();
-        for (at, prompt) in prompts.iter().enumerate() {
-            if prompts.len() > 1 && !self.output.json {
-                let beginning: String = prompt.lines().next().unwrap_or_default().chars().take(70).collect();
-                self.output.text(&format!("{}{}: {beginning}\n", if at > 0 { "\n" } else { "" }, at + 1))?;
+        let count = asked.len();
+        for (at, Asked { text, features }) in asked.into_iter().enumerate() {
+            let (file, features) = features.unzip();
+            if count > 1 {
+                self.title(at, file.as_ref().unwrap_or(&text))?;
             }
-            let tokens = match self.chat {
-                true => self.generator.encode_chat(&self.messages(prompt)),
-                false => self.generator.encode(prompt),
-            };
-            let settings = Settings { seed: self.settings.seed.wrapping_add(at as u64), ..self.settings.clone() };
-            answers.push(self.answer(prompt, &tokens.map_err(failed)?, &settings, false)?);
+            let prompt = Prompt { tokens: self.tokens(&text)?, features };
+            let answer = self.answer(&text, prompt, &self.settings_of(at), false)?;
+            answers.push(Answer { features: file, ..answer });
+            if token.is_cancelled() {
+                break;
+            }
+        }
+        self.report(answers)?;
+        settle(token)
+    }
+
+    /// Answers prompts in batches of this size.
+    pub(super) fn together(mut self, asked: &[Asked], size: usize, token: &CancelToken) -> Result<(), CliError> {
+        let mut answers: Vec<Answer> = Vec::new();
+        for asked in asked.chunks(size) {
+            let first = answers.len();
+            let prompts = asked.iter().zip(first..).map(|(asked, at)| {
+                let prompt = Prompt { tokens: self.tokens(&asked.text)?, features: None };
+                Ok((prompt, self.settings_of(at)))
+            });
+            let prompts = prompts.collect::<Result<Vec<_>, CliError>>()?;
+            let mut batch = self.generator.start_batch(prompts).map_err(failed)?;
+            let made = self.generator.complete(&mut batch, &self.run).map_err(failed)?;
+            for (((asked, course), (tokens, text)), at) in asked.iter().zip(batch.courses()).zip(made).zip(first..) {
+                self.title(at, &asked.text)?;
+                if !self.output.json {
+                    self.output.text(&format!("{text}\n"))?;
+                    if !is_quiet() {
+                        say(figures(course));
+                    }
+                }
+                answers.push(Answer::of(&asked.text, text, tokens, course));
+            }
             if token.is_cancelled() {
                 break;
             }
@@ -89,21 +127,21 @@ impl Answers {
             }
             said.push(Message::new("user", line));
             let tokens = self.generator.encode_chat(&said).map_err(failed)?;
-            let context = self.generator.config().context;
-            if tokens.len() >= context {
+            let (asked, context) = (tokens.len(), self.generator.config().context);
+            if asked >= context {
                 self.report(answers)?;
                 let reached = format!("the chat has reached the model's context of {context} tokens");
                 let next = "begin a new chat with what matters of this one";
-                return Err(CliError::input(format!("{reached}: it has {} with this message; {next}", tokens.len())));
+                return Err(CliError::input(format!("{reached}: it has {asked} with this message; {next}")));
             }
             let settings = Settings {
                 seed: self.settings.seed.wrapping_add(answers.len() as u64),
                 max_length: self.settings.max_length.saturating_add(length).min(context),
                 ..self.settings.clone()
             };
-            let answer = self.answer(line, &tokens, &settings, true)?;
+            let answer = self.answer(line, Prompt { tokens, features: None }, &settings, true)?;
             said.push(Message::new("assistant", &answer.text));
-            length = tokens.len() + answer.tokens.len();
+            length = asked + answer.tokens.len();
             answers.push(answer);
             if token.is_cancelled() {
                 break;
@@ -113,14 +151,38 @@ impl Answers {
         settle(token)
     }
 
+    /// Prints the number and the beginning of a prompt.
+    fn title(&self, at: usize, text: &str) -> Result<(), CliError> {
+        if self.output.json {
+            return Ok(());
+        }
+        let beginning: String = text.lines().next().unwrap_or_default().chars().take(70).collect();
+        self.output.text(&format!("{}{}: {beginning}\n", if at > 0 { "\n" } else { "" }, at + 1))
+    }
+
+    /// The tokens of a prompt.
+    fn tokens(&self, text: &str) -> Result<Vec<u32>, CliError> {
+        let tokens = match self.chat {
+            true => self.generator.encode_chat(&self.messages(text)),
+            false => self.generator.encode(text),
+        };
+        tokens.map_err(failed)
+    }
+
+    /// The settings of a prompt, which has a seed of its own.
+    fn settings_of(&self, at: usize) -> Settings {
+        Settings { seed: self.settings.seed.wrapping_add(at as u64), ..self.settings.clone() }
+    }
+
     fn messages(&self, prompt: &str) -> Vec<Message> {
         let system = self.system.iter().map(|text| Message::new("system", text));
         system.chain([Message::new("user", prompt)]).collect()
     }
 
     /// Answers a prompt, and prints the text as it comes.
-    fn answer(&mut self, prompt: &str, tokens: &[u32], settings: &Settings, go_on: bool) -> Result<Answer, CliError> {
-        let mut course = self.generator.start(tokens, settings, go_on).map_err(failed)?;
+    fn answer(&mut self, text: &str, prompt: Prompt, settings: &Settings, go_on: bool) -> Result<Answer, CliError> {
+        let asked = text;
+        let mut course = self.generator.start(prompt, settings, go_on).map_err(failed)?;
         let (mut text, mut chosen) = (String::new(), Vec::new());
         while let Some(piece) = self.generator.advance(&mut course, &self.run) {
             let piece = piece.map_err(failed)?;
@@ -137,16 +199,7 @@ impl Answers {
             }
             self.generator.note().into_iter().for_each(note);
         }
-        let timing = course.timing();
-        Ok(Answer {
-            prompt: prompt.to_owned(),
-            text,
-            tokens: chosen,
-            prompt_tokens: timing.prompt,
-            ended: course.ended(),
-            first_token_ms: timing.first.as_secs_f64() * 1e3,
-            tokens_per_second: timing.rate(),
-        })
+        Ok(Answer::of(asked, text, chosen, &course))
     }
 
     fn report(&self, answers: Vec<Answer>) -> Result<(), CliError> {
@@ -154,9 +207,25 @@ impl Answers {
             return Ok(());
         }
         let model = super::super::lossy(&self.generator.config().model);
-        let plans = self.generator.session().plans_made();
+        let plans = self.generator.plans_made();
         let notes = self.generator.note().into_iter().map(str::to_owned).collect();
         self.output.json(&Report { model, answers, plans, notes })
+    }
+}
+
+impl Answer {
+    fn of(prompt: &str, text: String, tokens: Vec<u32>, course: &Course) -> Self {
+        let timing = course.timing();
+        Self {
+            prompt: prompt.to_owned(),
+            features: None,
+            text,
+            tokens,
+            prompt_tokens: timing.prompt,
+            ended: course.ended(),
+            first_token_ms: timing.first.as_secs_f64() * 1e3,
+            tokens_per_second: timing.rate(),
+        }
     }
 }
 
