@@ -54,7 +54,7 @@ pub fn forecast(
     sample.fits(generator)?;
     if generator.begin() > 0 {
         let what = "rates of a model with an encoder are measured, and not predicted";
-        return Err(GenerateError::given(format!("{what}; leave the platform out")));
+        return Err(GenerateError::given(format!("{what}; measure with --bench, and without --platform")));
     }
     let decoder = generator.emptied();
     // The largest cache decides where it lies: a run decides again whenever its cache grows.

@@ -185,6 +185,12 @@ impl Decoder {
         Ok(())
     }
 
+    /// Leaves the cache on the host from now on: it is changed between steps.
+    pub(crate) fn stay_on_host(&mut self) {
+        self.model.stay_on_host();
+        (self.settled, self.settled_for) = (true, usize::MAX);
+    }
+
     /// Decides once where the cache stays. Most runs are of one token.
     fn settle(&mut self, token: &[u32]) -> Result<(), GenerateError> {
         if !std::mem::replace(&mut self.settled, true) {

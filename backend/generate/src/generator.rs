@@ -455,6 +455,11 @@ fn unheard() -> GenerateError {
 }
 
 impl Course {
+    /// Whether there is another token to compute.
+    fn goes_on(&self) -> bool {
+        self.ended.is_none() && !self.finished
+    }
+
     /// Why the text ended, once it has.
     pub fn ended(&self) -> Option<Ended> {
         self.ended

@@ -5,7 +5,7 @@
 pub struct Rules {
     /// Tokens of a text from position 1 on; `None` leaves the choice to the model.
     pub forced: Vec<Option<u32>>,
-    /// Tokens among which the model chooses position 1 if `forced` leaves it open; empty for all.
+    /// Tokens of which the most probable one is at position 1 if `forced` leaves it open; empty for all tokens.
     pub languages: Vec<u32>,
     /// Tokens that never occur in an answer.
     pub suppressed: Vec<u32>,
@@ -42,10 +42,13 @@ impl Rules {
             return;
         }
         if position == 1 && forced.is_some() && !self.languages.is_empty() {
-            for (token, logit) in logits.iter_mut().enumerate() {
-                if !self.languages.contains(&(token as u32)) {
-                    *logit = f32::NEG_INFINITY;
-                }
+            let of = |token: &u32| Some((*token as usize, *logits.get(*token as usize)?));
+            let best =
+                self.languages.iter().filter_map(of).reduce(|best, next| if next.1 > best.1 { next } else { best });
+            // A logit that is no number stays, and is an error.
+            if let Some((token, logit)) = best.filter(|_| !logits.iter().any(|logit| logit.is_nan())) {
+                logits.fill(f32::NEG_INFINITY);
+                logits[token] = logit;
             }
             return;
         }
@@ -72,7 +75,7 @@ mod tests {
         };
         assert_eq!((rules.begin(0), rules.is_open()), (vec![0], true));
         for (position, prompt, want) in [
-            (1, 1, &[2, 3][..]),
+            (1, 1, &[3][..]),
             (2, 1, &[4]),
             (3, 1, &[0, 2, 3, 4, 6, 7]),
             (3, 2, &[0, 2, 3, 4, 6, 7]),
@@ -81,6 +84,7 @@ mod tests {
             (9, 1, &[6]),
         ] {
             let mut logits = [-1.0; 8];
+            logits[3] = -0.5;
             rules.apply(position, prompt, 10, &mut logits);
             let allowed: Vec<usize> = (0..8).filter(|at| logits[*at] > f32::NEG_INFINITY).collect();
             assert_eq!(allowed, want, "position {position} after a prompt of {prompt}");

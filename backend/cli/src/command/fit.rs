@@ -57,7 +57,7 @@ pub(crate) struct FitCommand {
     /// Units of a graph count where it does not say what they are.
     #[arg(long, value_name = "MS", conflicts_with = "within", value_parser = parse_positive, help_heading = "Goal")]
     deadline: Option<f64>,
-    /// Strategies to place with; the best counts
+    /// Strategies to place with; the best counts, and for a language model the first
     ///
     /// `anabranch strategies` lists them.
     #[arg(

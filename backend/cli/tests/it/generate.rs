@@ -250,7 +250,6 @@ fn what_cannot_be_generated_is_refused_in_a_line() {
     command.refuses(&["generate", &llama, "--platform", "one-gpu", "--prompt", "x"], &["--platform", "--bench"]);
     command.refuses(&["fit", &llama, "--no-gpu"], &["no GPU", "--platform"]);
     command.refuses(&["fit", &llama, "--platform", "one-gpu", "--bench", "9,0"], &["--bench P,0", "1 token"]);
-    command.refuses(&["fit", &llama, "--platform", "one-gpu", "--place", "cp"], &["--place", "auto"]);
     command.refuses(&["fit", &llama, "--platform", "one-gpu", "--cores", "4"], &["--cores"]);
     command.refuses(&["fit", &llama, "--platform", "one-gpu", "--repeat", "3"], &["--repeat", "nothing is run"]);
     command.refuses(&["fit", &bundled("mlp.onnx"), "--tokens-per-second", "3"], &["--tokens-per-second", "tokens"]);

@@ -30,14 +30,21 @@ impl Fields<'_> {
     /// Returns the tokens from position 1 on that the configuration forces or leaves open.
     fn forced(self) -> Result<Vec<Option<u32>>, GenerateError> {
         let mut forced = self.listed()?;
+        // Configurations of later versions name languages and tasks, which count more.
+        let is_named = ["language", "task"].iter().any(|name| self.value[*name].is_string());
+        if is_named && self.value["lang_to_id"].is_object() {
+            forced.clear();
+        }
         if forced.is_empty() {
             forced.extend(self.tokens("forced_bos_token_id")?.first().copied().map(Some));
         }
-        // Configurations of later versions name languages and tasks instead.
         if forced.is_empty() && self.value["lang_to_id"].is_object() {
             forced.push(self.language()?);
-            let task = self.value["task"].as_str().unwrap_or("transcribe");
-            forced.extend(self.at("task_to_id").tokens(task)?.first().copied().map(Some));
+            let (task, known) = (self.value["task"].as_str(), self.at("task_to_id"));
+            if task.is_some_and(|task| known.value[task].is_null()) {
+                return Err(self.wrong("task", "a key of `task_to_id`"));
+            }
+            forced.extend(known.tokens(task.unwrap_or("transcribe"))?.first().copied().map(Some));
         }
         let silent = self.tokens("no_timestamps_token_id")?.first().copied().map(Some);
         forced.extend(silent.filter(|token| !forced.contains(token)));
@@ -70,7 +77,7 @@ impl Fields<'_> {
         let name = if known.value[language].is_null() { &marked } else { language };
         match known.tokens(name)?.first() {
             Some(token) => Ok(Some(*token)),
-            None => Err(self.wrong("language", "a key of `lang_to_id`")),
+            None => Err(self.wrong("language", "a key of `lang_to_id`, such as \"de\"")),
         }
     }
 
@@ -88,6 +95,9 @@ impl Fields<'_> {
             _ => None,
         };
         let tokens: Option<Vec<u32>> = lists.iter().map(single).collect();
-        tokens.ok_or_else(|| self.wrong("bad_words_ids", "lists of one token each: sequences are not supported"))
+        let wrong = || self.wrong("bad_words_ids", "lists of one token each: sequences are not supported");
+        // A text can always end.
+        let ends = self.tokens("eos_token_id")?;
+        Ok(tokens.ok_or_else(wrong)?.into_iter().filter(|token| !ends.contains(token)).collect())
     }
 }

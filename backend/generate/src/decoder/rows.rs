@@ -23,13 +23,21 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Rows {
     /// Tokens that each row holds.
     held: Vec<usize>,
-    /// Capacities of which a step was compared with those of rows alone, and whether the rows were of unlike lengths.
-    compared: BTreeSet<(usize, bool)>,
+    /// Capacities of which a step was compared with those of rows alone, whether the rows were of unlike lengths, and
+    /// whether there were several.
+    compared: BTreeSet<(usize, bool, bool)>,
 }
 
 impl Rows {
     fn is_unlike(&self) -> bool {
         self.held.iter().any(|held| *held != self.held[0])
+    }
+
+    /// Whether a step of such rows was compared. Rows of one length do not show what unlike ones do, and one row shows
+    /// less than several.
+    fn is_compared(&self, size: usize) -> bool {
+        let [unlike, several] = [self.is_unlike(), self.held.len() > 1];
+        self.compared.iter().any(|own| own.0 == size && own.1 >= unlike && own.2 >= several)
     }
 }
 
@@ -64,6 +72,19 @@ impl Decoder {
             return Ok(());
         };
         Err(GenerateError::given(format!("the model takes one prompt at a time: {why}; give prompts one at a time")))
+    }
+
+    /// Checks that there is memory for these states and for one cache of them.
+    ///
+    /// # Errors
+    /// If there is not.
+    pub(crate) fn check_memory(&self, states: &[(State, usize)]) -> Result<(), GenerateError> {
+        let mut specs = Vec::new();
+        for (state, _) in states {
+            specs.extend(state.tensors()?.into_values().map(|tensor| tensor.spec().clone()));
+        }
+        let named = specs.iter().chain(&specs).map(|spec| ("the caches of all prompts", spec));
+        Ok(self.model.session().check_host_memory(named)?)
     }
 
     /// Makes one cache of texts' states and the numbers of their tokens.
@@ -104,7 +125,7 @@ impl Decoder {
     pub(crate) fn step(&mut self, tokens: &[u32], options: &RunOptions) -> Result<&mut [f32], GenerateError> {
         let width = self.rows.held.iter().copied().max().unwrap_or(0);
         let size = self.size_for_rows(width)?;
-        match self.is_compared(size) {
+        match self.rows.is_compared(size) {
             true => self.run_rows(tokens, size, options)?,
             false => self.compare_rows(tokens, size, options)?,
         }
@@ -131,19 +152,13 @@ impl Decoder {
         }
     }
 
-    /// Whether a step of rows of this capacity was compared. Rows of one length do not show what unlike ones do.
-    fn is_compared(&self, size: usize) -> bool {
-        let known = |unlike| self.rows.compared.contains(&(size, unlike));
-        known(true) || !self.rows.is_unlike() && known(false)
-    }
-
     /// Runs a step of all rows, and of the shortest and the longest alone. The logits of both must agree.
     fn compare_rows(&mut self, tokens: &[u32], size: usize, options: &RunOptions) -> Result<(), GenerateError> {
         let before = self.model.snapshot();
         let by_length = |row: &usize| self.rows.held[*row];
         let ends = [(0..tokens.len()).min_by_key(by_length), (0..tokens.len()).max_by_key(by_length)];
         let mut alone = Vec::new();
-        for row in ends.into_iter().flatten() {
+        for row in ends.into_iter().flatten().collect::<BTreeSet<_>>() {
             alone.push((row, self.run_alone(row, tokens[row], options)));
             self.model.restore(&before);
         }
@@ -164,7 +179,7 @@ impl Decoder {
                 )));
             }
         }
-        self.rows.compared.insert((size, self.rows.is_unlike()));
+        self.rows.compared.insert((size, self.rows.is_unlike(), self.rows.held.len() > 1));
         Ok(())
     }
 

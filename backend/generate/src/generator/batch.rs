@@ -27,9 +27,14 @@ impl Generator {
     /// As [`Self::generate`]; also if the model takes one prompt at a time.
     pub fn start_batch(&mut self, prompts: Vec<(Prompt, Settings)>) -> Result<Batch, GenerateError> {
         self.decoder.check_rows()?;
-        let courses = prompts.into_iter().map(|(prompt, settings)| self.course(prompt, &settings));
-        let courses = courses.collect::<Result<Vec<_>, _>>()?;
-        self.emptied();
+        let several = prompts.len() > 1;
+        let course = |(at, (prompt, settings)): (usize, (Prompt, Settings))| {
+            let named =
+                |error| if several { GenerateError::given(format!("prompt {}: {error}", at + 1)) } else { error };
+            self.course(prompt, &settings).map_err(named)
+        };
+        let courses = prompts.into_iter().enumerate().map(course).collect::<Result<Vec<_>, _>>()?;
+        self.emptied().stay_on_host();
         Ok(Batch { courses, rows: None, number: self.answers })
     }
 
@@ -46,7 +51,7 @@ impl Generator {
         if batch.number != self.answers {
             return Err(GenerateError::given("another answer was begun since; start this one again"));
         }
-        let live: Vec<usize> = (0..batch.courses.len()).filter(|at| batch.courses[*at].ended.is_none()).collect();
+        let live: Vec<usize> = (0..batch.courses.len()).filter(|at| batch.courses[*at].goes_on()).collect();
         if live.is_empty() {
             return Ok(pieces);
         }
@@ -90,7 +95,7 @@ impl Generator {
         options: &RunOptions,
     ) -> Result<Vec<(Vec<u32>, String)>, GenerateError> {
         let mut made = vec![(Vec::new(), String::new()); batch.courses.len()];
-        while batch.courses.iter().any(|course| course.ended.is_none()) {
+        while batch.courses.iter().any(Course::goes_on) {
             for (at, piece) in self.advance_batch(batch, options)? {
                 made[at].0.extend(piece.token);
                 made[at].1 += &piece.text;
@@ -107,6 +112,7 @@ impl Generator {
             let logits = self.decoder.feed(&course.next, options)?;
             tokens.push(Self::pick(&self.config, course, logits)?);
             states.push((self.decoder.model().snapshot(), course.prompt));
+            self.decoder.check_memory(&states)?;
         }
         self.decoder.join(&states)?;
         Ok(tokens)

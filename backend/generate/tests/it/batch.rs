@@ -6,6 +6,7 @@ use anabranch_execute::{CancelToken, RunOptions};
 use anabranch_generate::{Choice, Ended, GenerateError, Generator, Prompt, Settings};
 use anabranch_onnx::import::proto::data_type;
 use std::cell::RefCell;
+use std::time::Duration;
 
 /// Tokens, text and end of each answer.
 type Answers = Vec<(Vec<u32>, String, Option<Ended>)>;
@@ -133,7 +134,7 @@ fn a_batch_is_refused_cancelled_or_ended_by_the_next_answer_in_a_line() {
     let all = settings(&prompts, 8, Choice::Greedy);
     let rows = |lengths: &[Vec<u32>]| lengths.iter().map(Prompt::from).zip(all.iter().cloned()).collect::<Vec<_>>();
     let error = generator.start_batch(rows(&[vec![1], Vec::new()])).err().expect("no token").to_string();
-    assert!(error.contains("no token") && !error.contains('\n'), "{error}");
+    assert!(error.contains("prompt 2") && error.contains("no token") && !error.contains('\n'), "{error}");
     let token = CancelToken::new();
     let run = RunOptions::default().with_cancel(token.clone());
     let mut batch = generator.start_batch(rows(&prompts)).expect("a batch");
@@ -141,6 +142,11 @@ fn a_batch_is_refused_cancelled_or_ended_by_the_next_answer_in_a_line() {
     token.cancel();
     generator.advance_batch(&mut batch, &run).expect("an end is no error");
     assert!(batch.courses().iter().all(|course| course.ended() == Some(Ended::Cancelled)));
+    let mut batch = generator.start_batch(rows(&prompts)).expect("a batch");
+    generator.advance_batch(&mut batch, &RunOptions::default()).expect("runs");
+    let late = RunOptions::default().with_timeout(Duration::ZERO);
+    generator.advance_batch(&mut batch, &late).expect_err("out of time");
+    assert_eq!(generator.advance_batch(&mut batch, &RunOptions::default()).expect("over"), []);
     let mut batch = generator.start_batch(rows(&prompts)).expect("a batch");
     let (tokens, _) = answer(&mut generator, &prompts[0], &all[0]);
     let error = generator.advance_batch(&mut batch, &RunOptions::default()).expect_err("over").to_string();

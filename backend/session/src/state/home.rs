@@ -113,6 +113,10 @@ impl Stateful {
 
     /// Leaves the state on the host, unless options say otherwise: for callers that change it between runs.
     pub fn stay_on_host(&mut self) {
+        if std::mem::take(&mut self.own_home) {
+            self.session.options.constraints.resident.clear();
+            while self.session.prepared.forget_one(|_| true).is_some() {}
+        }
         self.settled = true;
     }
 

@@ -8,7 +8,7 @@ use super::super::generate::rates::Bench;
 use super::super::open::{self, options};
 use super::super::progress::{Progress, waiting};
 use super::super::{CliError, Output, lossy};
-use super::{FitCommand, PLACE};
+use super::FitCommand;
 use anabranch::DeviceKind;
 use anabranch::device::format_bytes;
 use anabranch::generate::{Generator, Sample, forecast};
@@ -144,7 +144,6 @@ impl Generation<'_> {
         command.alike.refuse("a language model")?;
         let given = [
             (command.repeat.is_some(), "--repeat", "nothing is run"),
-            (command.place != PLACE, "--place", "`auto` places it"),
             (!command.model.input.is_empty(), "--input", "--bench says how many tokens there are"),
             (command.model.random.is_some(), "--random", "--bench says how many tokens there are"),
             (command.devices_file.is_some(), "a file of DEVICES", "a language model is planned for a --platform"),
@@ -158,7 +157,8 @@ impl Generation<'_> {
         let place = PlaceArgs::any(&command.constraints);
         let model = ModelArgs { model: Some(self.folder.to_owned()), ..command.model.clone() };
         let (mut options, _) = options(&command.devices, command.what_if.read()?, &model, &place, false)?;
-        options.strategy = open::strategy("auto");
+        // The whole search makes some hundred plans.
+        options.strategy = open::strategy(command.place.first().map_or("heft", |place| place));
         let open = || Generator::open(self.folder, None, options);
         let generator = waiting(output, "opening the model", open).map_err(failed)?;
         waiting(output, "measuring the devices", || generator.session().calibrate())?;
