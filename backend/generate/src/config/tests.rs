@@ -103,7 +103,7 @@ fn encoders_and_forced_tokens_are_read_from_old_and_new_configurations() {
     // A language and a task that are named count more than a list of an earlier version.
     let both = SPEECH.replacen('{', "{\"language\": \"de\", \"task\": \"translate\", ", 1);
     assert_eq!(merged(WHISPER, &both).expect("both").rules.forced, [Some(4), Some(9), Some(6)]);
-    let wrong = newer.replace("translate", "translat");
+    let wrong = newer.replace("\"task\": \"translate\"", "\"task\": \"translat\"");
     let error = merged(WHISPER, &wrong).expect_err("no such task").to_string();
     assert!(error.contains("task") && error.contains("task_to_id"), "{error}");
     let t5 = r#"{"is_encoder_decoder": true, "d_model": 24, "num_heads": 3, "d_kv": 4, "decoder_start_token_id": 0}"#;
