@@ -220,8 +220,7 @@ fn the_least_memory_that_keeps_a_rate_is_found() {
     assert_eq!(tried.iter().find(|row| row["kept"] == true), Some(&within["least"]));
     assert!(tried.last().expect("a row")["peak_bytes"].as_u64() > Some(0), "the GPU has a part: {tried:?}");
     assert!(tried.iter().any(|row| row["kept"] == false), "{tried:?}");
-    // Any memory keeps a rate of almost nothing, and none an enormous one.
-    assert_eq!(fit(&["--tokens-per-second", "0.001"])["least"]["limit_bytes"], 0);
+    // No memory keeps an enormous rate.
     assert!(fit(&["--tokens-per-second", "1e12"])["least"].is_null());
 }
 
