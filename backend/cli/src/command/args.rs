@@ -363,7 +363,7 @@ impl WeightArgs {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Devices")]
 pub(crate) struct WhatIfArgs {
-    /// Plan for the devices and links of a file, or for one-gpu or two-gpus
+    /// Plan for the devices of a file, or for one-gpu or two-gpus
     ///
     /// `anabranch platform -o FILE` writes a file to edit. The examples `one-gpu` and `two-gpus` are built in: they add
     /// one or two workstation GPUs of 8 GiB to this machine.

@@ -19,9 +19,6 @@ use graph::Graph;
 use model::Search;
 use std::path::{Path, PathBuf};
 
-/// Default strategies.
-const PLACE: [&str; 3] = ["heft", "mite", "cp"];
-
 const EXAMPLES: &str = "\
 A model is planned for ever fewer cores and devices of this machine, the cheapest first, and run with just those until one keeps the time: so
 the answer is measured. Then the plan of least memory is sought that keeps it, too.
@@ -57,14 +54,14 @@ pub(crate) struct FitCommand {
     /// Units of a graph count where it does not say what they are.
     #[arg(long, value_name = "MS", conflicts_with = "within", value_parser = parse_positive, help_heading = "Goal")]
     deadline: Option<f64>,
-    /// Strategies to place with; the best counts, and for a language model the first
+    /// Strategies to place with; the best counts
     ///
-    /// `anabranch strategies` lists them.
+    /// A language model is placed with the first one. `anabranch strategies` lists them.
     #[arg(
         long,
         value_name = "A,B,…",
         value_delimiter = ',',
-        default_values = PLACE,
+        default_value = "heft,mite,cp",
         help_heading = "Placement"
     )]
     place: Vec<String>,
@@ -87,13 +84,15 @@ pub(crate) struct FitCommand {
 
 /// Goal of language models.
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Language models")]
+#[command(next_help_heading = "Goal")]
 struct GenerationArgs {
-    /// Keep this rate of decoding, instead of --within or --deadline (milliseconds per token)
+    /// Keep this rate of a language model's decoding
+    ///
+    /// Instead of --within, or of --deadline in milliseconds per token.
     #[arg(long, value_name = "N", conflicts_with_all = ["within", "deadline"], value_parser = parse_positive)]
     tokens_per_second: Option<f64>,
     /// Plan for a prompt of P tokens and N more [default: 512,128]
-    #[arg(long, value_name = "P,N", value_parser = parse_bench)]
+    #[arg(long, value_name = "P,N", value_parser = parse_bench, help_heading = "Model", hide_short_help = true)]
     bench: Option<Bench>,
 }
 
@@ -107,7 +106,9 @@ struct AlikeArgs {
     /// Cores of each device [default: 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     cores: Option<u64>,
-    /// Memory of each device, for what stays there, for example 4GiB [default: no limit]
+    /// Memory of each device, such as 4GiB [default: no limit]
+    ///
+    /// It limits what stays there.
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     device_memory: Option<u64>,
     /// Bytes that go from one device to another in a time unit [default: 1 for a logical graph, else no limit]
