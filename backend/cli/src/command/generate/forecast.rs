@@ -76,9 +76,9 @@ impl Row {
             DeviceRow {
                 device: device.name.clone(),
                 nodes: own().count(),
-                busy: own().map(|node| predicted.busy[node.index()]).sum(),
+                busy: own().fold(0.0, |sum, node| sum + predicted.busy[node.index()]),
                 peak_bytes: plan.memory().devices()[at].peak(),
-                limit_bytes: device.limit,
+                limit_bytes: device.limit.filter(|limit| *limit < u64::MAX),
             }
         };
         let devices = plan.devices().iter().enumerate().map(device).collect();
