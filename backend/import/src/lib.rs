@@ -7,7 +7,7 @@
 //! This crate is a part of `anabranch`, not a public interface.
 //!
 //! ```
-//! # mod anabranch { pub use anabranch_import as import; }
+//! # mod anabranch { pub mod import { pub use anabranch_import::*; } }
 //! use anabranch::import::{self, proto::{GraphProto, ModelProto, NodeProto, ValueInfoProto}};
 //!
 //! let graph = GraphProto {

@@ -63,7 +63,7 @@ impl Limits {
     /// Sets the limit of this name: a count, or bytes with an optional unit.
     ///
     /// ```
-    /// # mod anabranch { pub use anabranch_onnx::import; }
+    /// # mod anabranch { pub mod import { pub use anabranch_import::*; } }
     /// use anabranch::import::Limits;
     /// let mut limits = Limits::default();
     /// limits.set("nodes", "2000000")?;
