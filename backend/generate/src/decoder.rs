@@ -172,10 +172,7 @@ impl Decoder {
         let Cache::Buffer(capacity) = self.cache else { return Ok(()) };
         if capacity < tokens {
             let capacity = grown(capacity, tokens, self.context);
-            // Sizes of the first cache follow from a batch of one.
-            let ids = integers(self.model.session(), &self.names.ids, &[1, 1], &[0])?;
-            let ids = Inputs::new().tensor(&self.names.ids, ids);
-            self.model.resize(&ids, capacity)?;
+            self.resize_cache(capacity)?;
             self.cache = Cache::Buffer(capacity);
             if capacity > self.settled_for {
                 // A larger cache may not fit where the smaller one was.
@@ -183,6 +180,12 @@ impl Decoder {
             }
         }
         Ok(())
+    }
+
+    /// Gives the cache a length along its growing axis. Sizes of the first cache follow from a batch of one.
+    fn resize_cache(&mut self, size: usize) -> Result<(), GenerateError> {
+        let ids = integers(self.model.session(), &self.names.ids, &[1, 1], &[0])?;
+        Ok(self.model.resize(&Inputs::new().tensor(&self.names.ids, ids), size)?)
     }
 
     /// Leaves the cache on the host from now on: it is changed between steps.

@@ -10,6 +10,7 @@ mod configurations;
 mod costs;
 mod dataflow;
 mod demo;
+mod device_share;
 mod devices;
 mod error;
 mod exit;

@@ -1,6 +1,7 @@
 //! `anabranch place`: the plan, and the reason for each node's device.
 
 use super::args::{DeviceArgs, ModelArgs, PlaceArgs, WhatIfArgs};
+use super::device_share::DeviceShare;
 use super::files::file_of;
 use super::html::HtmlArgs;
 use super::open::{self, Opened, open};
@@ -13,7 +14,7 @@ use anabranch::plan::{Route, Transfer};
 use anabranch::planning::{DeviceEntry, Planned, PlatformFile};
 use anabranch::program::NodeId;
 use anabranch_report::plan::{dot, plan_file};
-use anabranch_report::run::{self, BlockLine, Staged, summed, traffic_text};
+use anabranch_report::run::{self, BlockLine, Staged, traffic_text};
 use anabranch_report::table::Table;
 use anabranch_report::text::{WIDTH, amount, duration, durations, wrapped};
 use clap::{Args, ValueEnum};
@@ -195,16 +196,15 @@ fn table(model: &str, planned: &Planned, whole: bool) -> String {
         let _ = writeln!(text, "{note}\n");
     }
     let mut devices = Table::new("device | >nodes | >predicted busy | >peak memory | >limit");
-    let nodes_on = |index: usize| program.node_ids().filter(move |node| plan.device_of(*node).index() == index);
-    let busy_on = |index| summed(nodes_on(index).map(|node| plan.predicted().busy[node.index()]));
-    let busy = durations(&(0..plan.devices().len()).map(busy_on).collect::<Vec<_>>());
-    for (index, (device, busy)) in plan.devices().iter().zip(busy).enumerate() {
+    let shares = DeviceShare::all(planned);
+    let busy = durations(&shares.iter().map(|share| share.busy).collect::<Vec<_>>());
+    for (share, busy) in shares.into_iter().zip(busy) {
         devices.row([
-            device.name.clone(),
-            nodes_on(index).count().to_string(),
+            share.device,
+            share.nodes.to_string(),
             busy,
-            format_bytes(plan.memory().devices()[index].peak()),
-            device.limit.map_or("none".into(), format_bytes),
+            format_bytes(share.peak_bytes),
+            share.limit_bytes.map_or("none".into(), format_bytes),
         ]);
     }
     let mut nodes =

@@ -2,10 +2,8 @@
 
 use super::super::cache::{Cache, grown, padded_to};
 use super::super::error::GenerateError;
-use super::super::integers::integers;
 use super::Decoder;
 use anabranch_planning::{Constraints, Planned, PlatformFile};
-use anabranch_session::Inputs;
 
 impl Decoder {
     /// Plans a run of `tokens` tokens behind a cache that holds `held`, on the devices of `platform` or those of the
@@ -33,15 +31,9 @@ impl Decoder {
         if let Cache::Buffer(capacity) = &mut self.cache {
             *capacity = size;
         }
-        // Sizes of the first cache follow from a batch of one.
-        let ids =
-            Inputs::new().tensor(&self.names.ids, integers(self.model.session(), &self.names.ids, &[1, 1], &[0])?);
-        let sized = match self.cache {
-            Cache::Fixed(_) => Ok(()),
-            _ => self.model.resize(&ids, size),
-        };
+        let sized = if let Cache::Fixed(_) = self.cache { Ok(()) } else { self.resize_cache(size) };
         self.held = vec![0; held];
-        let planned = sized.map_err(GenerateError::from).and_then(|()| {
+        let planned = sized.and_then(|()| {
             let inputs = self.inputs(&vec![0; tokens], padding)?;
             match home {
                 Some(home) => Ok((self.model.forecast_under(&inputs, platform, home)?, home.clone())),

@@ -19,9 +19,7 @@ impl Stateful {
         if is_free && !self.session.inventory.gpus.is_empty() {
             let (_, home) = self.at_home(inputs, &self.session.machine_here()?)?;
             if self.session.options.constraints.resident != home.resident {
-                self.session.options.constraints = home;
-                // Plans so far were made without these constraints.
-                while self.session.prepared.forget_one(|_| true).is_some() {}
+                self.keep_at(home);
             }
             self.own_home = true;
         }
@@ -114,13 +112,20 @@ impl Stateful {
     /// Leaves the state on the host, unless options say otherwise: for callers that change it between runs.
     pub fn stay_on_host(&mut self) {
         if std::mem::take(&mut self.own_home) {
-            self.session.options.constraints.resident.clear();
-            while self.session.prepared.forget_one(|_| true).is_some() {}
+            let mut home = self.session.options.constraints.clone();
+            home.resident.clear();
+            self.keep_at(home);
         }
         self.settled = true;
     }
 
-    /// Whether something of the state stays on a GPU.
+    /// Runs from now on follow these constraints. Plans so far were made without them, and are forgotten.
+    fn keep_at(&mut self, home: Constraints) {
+        self.session.options.constraints = home;
+        while self.session.prepared.forget_one(|_| true).is_some() {}
+    }
+
+    /// Whether a part of the state stays on a GPU.
     pub fn is_on_gpu(&self) -> bool {
         self.pairs
             .iter()

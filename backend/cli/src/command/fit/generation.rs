@@ -2,6 +2,7 @@
 //! runs.
 
 use super::super::args::{ModelArgs, PlaceArgs, refuse_given};
+use super::super::device_share::DeviceShare;
 use super::super::generate::failed;
 use super::super::generate::forecast::{Row, rows};
 use super::super::generate::rates::Bench;
@@ -11,7 +12,7 @@ use super::super::{CliError, Output, lossy};
 use super::FitCommand;
 use anabranch::DeviceKind;
 use anabranch::device::format_bytes;
-use anabranch::generate::{Generator, Sample, forecast};
+use anabranch::generate::{Forecast, GenerateError, Generator, Sample, forecast};
 use anabranch::planning::{DeviceEntry, PlatformFile};
 use anabranch::session::SessionError;
 use anabranch_report::table::Table;
@@ -45,6 +46,17 @@ struct Tried {
     kept: bool,
 }
 
+/// Plans of a model for a platform under limits of its GPUs.
+struct Plans {
+    generator: Generator,
+    platform: PlatformFile,
+    /// Names of the GPUs, and the bytes that each may hold in any case.
+    gpus: Vec<(String, Option<u64>)>,
+    sample: Sample,
+    /// Wanted rate of decoding, in tokens per second.
+    goal: f64,
+}
+
 #[derive(Serialize)]
 struct Report {
     model: String,
@@ -66,74 +78,23 @@ pub(super) fn is_folder(path: &Path) -> bool {
 
 impl Generation<'_> {
     pub(super) fn run(&self, output: Output) -> Result<(), CliError> {
-        let command = self.command;
-        self.refuse()?;
-        let bench = command.generation.bench.unwrap_or(BENCH);
-        if bench.1 == 0 {
-            let what = "--bench P,0 has no decoding whose rate could be kept";
-            return Err(CliError::input(format!("{what}; give 1 token at least, such as --bench 512,128")));
-        }
-        let (mut generator, mut file) = self.open(output)?;
-        let is_gpu = |device: &&DeviceEntry| device.kind == Some(DeviceKind::Gpu);
-        let own: Vec<_> = file.devices.iter().filter(is_gpu).map(|gpu| (gpu.name.clone(), gpu.memory)).collect();
-        if own.is_empty() {
-            let what = "there is no GPU whose memory could be sought";
-            return Err(CliError::input(format!("{what}; give --platform FILE, or the example --platform one-gpu")));
-        }
-        let gpus: Vec<String> = own.iter().map(|(name, _)| name.clone()).collect();
+        let mut plans = self.open(output)?;
         let progress = Progress::new(output, "limits", LIMITS + 1 + HALVINGS);
-        let mut tried = |limit: Option<u64>, goal: f64| {
-            progress.advance();
-            for device in &mut file.devices {
-                let gpu = own.iter().find(|(name, _)| *name == device.name);
-                let least =
-                    |(_, own): &(String, Option<u64>)| own.map_or(limit, |own| Some(limit.unwrap_or(own).min(own)));
-                device.memory = gpu.map_or(device.memory, least);
-            }
-            plan(&mut generator, bench, &file, &gpus, limit, goal)
-        };
-        let whole = tried(None, 0.0).and_then(|tried| tried)?;
+        let mut whole = plans.without_limit()?;
+        let own = self.command.generation.tokens_per_second;
         let best = 1000.0 / whole.decode_tokens_per_second;
-        let goal = command.generation.tokens_per_second;
-        let goal = goal.unwrap_or_else(|| 1000.0 / command.goal().deadline(best, 1.0));
-        let whole = Tried { kept: whole.decode_tokens_per_second >= goal, ..whole };
-        let mut all = Vec::new();
-        let parts = if whole.peak_bytes > 0 { LIMITS } else { 0 };
-        // The greatest limit below the least that keeps the rate.
-        let mut low = 0;
-        for part in 0..parts {
-            let limit = whole.peak_bytes * part / LIMITS;
-            let found = tried(Some(limit), goal)?.ok();
-            if all.iter().all(|tried: &Tried| !tried.kept) && found.as_ref().is_none_or(|found| !found.kept) {
-                low = limit;
-            }
-            all.extend(found);
-        }
-        all.push(whole);
-        for _ in 0..HALVINGS {
-            let Some(at) = all.iter().position(|tried| tried.kept) else { break };
-            let high = all[at].limit_bytes.unwrap_or(all[at].peak_bytes);
-            if high <= low + 1 {
-                break;
-            }
-            let limit = low.midpoint(high);
-            let found = tried(Some(limit), goal)?.ok();
-            if found.as_ref().is_none_or(|found| !found.kept) {
-                low = limit;
-            }
-            if let Some(found) = found {
-                all.insert(at, found);
-            }
-        }
+        plans.goal = own.unwrap_or_else(|| 1000.0 / self.command.goal().deadline(best, 1.0));
+        whole.kept = whole.decode_tokens_per_second >= plans.goal;
+        let tried = plans.search(whole, &progress)?;
         drop(progress);
         let report = Report {
-            model: lossy(&generator.config().model),
-            gpus: gpus.clone(),
-            prompt: bench.0,
-            tokens: bench.1,
-            goal_tokens_per_second: goal,
-            least: all.iter().find(|tried| tried.kept).cloned(),
-            tried: all,
+            model: lossy(&plans.generator.config().model),
+            gpus: plans.gpus.into_iter().map(|(name, _)| name).collect(),
+            prompt: plans.sample.prompt,
+            tokens: plans.sample.tokens,
+            goal_tokens_per_second: plans.goal,
+            least: tried.iter().find(|tried| tried.kept).cloned(),
+            tried,
         };
         output.text_or_json(|| report.text(), &report)
     }
@@ -152,8 +113,14 @@ impl Generation<'_> {
     }
 
     /// The model, and all devices to plan for.
-    fn open(&self, output: Output) -> Result<(Generator, PlatformFile), CliError> {
+    fn open(&self, output: Output) -> Result<Plans, CliError> {
         let command = self.command;
+        self.refuse()?;
+        let (prompt, tokens) = command.generation.bench.unwrap_or(BENCH);
+        if tokens == 0 {
+            let what = "--bench P,0 has no decoding whose rate could be kept";
+            return Err(CliError::input(format!("{what}; give 1 token at least, such as --bench 512,128")));
+        }
         let place = PlaceArgs::any(&command.constraints);
         let model = ModelArgs { model: Some(self.folder.to_owned()), ..command.model.clone() };
         let (mut options, _) = options(&command.devices, command.what_if.read()?, &model, &place, false)?;
@@ -163,40 +130,89 @@ impl Generation<'_> {
         let generator = waiting(output, "opening the model", open).map_err(failed)?;
         waiting(output, "measuring the devices", || generator.session().calibrate())?;
         let session = generator.session();
-        let file = match session.platform() {
+        let platform = match session.platform() {
             Some(file) => file.resolved(session.inventory())?,
             None => PlatformFile::of(session.inventory(), session.costs().here()),
         };
-        Ok((generator, file))
+        let is_gpu = |device: &&DeviceEntry| device.kind == Some(DeviceKind::Gpu);
+        let gpus: Vec<_> = platform.devices.iter().filter(is_gpu).map(|gpu| (gpu.name.clone(), gpu.memory)).collect();
+        if gpus.is_empty() {
+            let what = "there is no GPU whose memory could be sought";
+            return Err(CliError::input(format!("{what}; give --platform FILE, or the example --platform one-gpu")));
+        }
+        Ok(Plans { generator, platform, gpus, sample: Sample { prompt, tokens }, goal: 0.0 })
     }
 }
 
-/// The rates of the plans under a limit, or the error if there is no plan.
-fn plan(
-    generator: &mut Generator,
-    bench: Bench,
-    file: &PlatformFile,
-    gpus: &[String],
-    limit: Option<u64>,
-    goal: f64,
-) -> Result<Result<Tried, CliError>, CliError> {
-    let sample = Sample { prompt: bench.0, tokens: bench.1 };
-    let found = match forecast(generator, sample, Some(file)) {
-        Err(error) if error.session().is_some_and(SessionError::is_infeasible) => return Ok(Err(failed(error))),
-        found => rows(sample, &found.map_err(failed)?)?,
-    };
-    let held = |row: &Row| {
-        let on_gpus = row.devices.iter().filter(|device| gpus.contains(&device.device));
-        on_gpus.map(|device| device.peak_bytes).max().unwrap_or(0)
-    };
-    let rate = |at: usize| found.get(at).map_or(0.0, |row| row.predicted_tokens_per_second);
-    Ok(Ok(Tried {
-        limit_bytes: limit,
-        peak_bytes: found.iter().map(held).max().unwrap_or(0),
-        prefill_tokens_per_second: rate(0),
-        decode_tokens_per_second: rate(1),
-        kept: rate(1) >= goal,
-    }))
+impl Plans {
+    /// Tries limits below what the plans without a limit hold. Returns all that have plans, from the least on.
+    fn search(&mut self, whole: Tried, progress: &Progress) -> Result<Vec<Tried>, CliError> {
+        // The greatest limit that was tried below the least that keeps the rate.
+        let (mut low, mut all) = (0, Vec::<Tried>::new());
+        let parts = if whole.peak_bytes > 0 { LIMITS } else { 0 };
+        for part in 0..parts {
+            progress.advance();
+            let limit = whole.peak_bytes * part / LIMITS;
+            let found = self.under(limit)?;
+            if !all.iter().chain(&found).any(|tried| tried.kept) {
+                low = limit;
+            }
+            all.extend(found);
+        }
+        all.push(whole);
+        for _ in 0..HALVINGS {
+            progress.advance();
+            let Some(at) = all.iter().position(|tried| tried.kept) else { break };
+            let high = all[at].limit_bytes.unwrap_or(all[at].peak_bytes);
+            if high <= low + 1 {
+                break;
+            }
+            let limit = low.midpoint(high);
+            let found = self.under(limit)?;
+            if !found.iter().any(|tried| tried.kept) {
+                low = limit;
+            }
+            found.into_iter().for_each(|found| all.insert(at, found));
+        }
+        Ok(all)
+    }
+
+    /// The plans without a limit but the devices' own.
+    fn without_limit(&mut self) -> Result<Tried, CliError> {
+        let found = self.forecast(None).map_err(failed)?;
+        self.tried(None, &found)
+    }
+
+    /// The plans under a limit of each GPU; `None` if there are none.
+    fn under(&mut self, limit: u64) -> Result<Option<Tried>, CliError> {
+        match self.forecast(Some(limit)) {
+            Err(error) if error.session().is_some_and(SessionError::is_infeasible) => Ok(None),
+            found => self.tried(Some(limit), &found.map_err(failed)?).map(Some),
+        }
+    }
+
+    fn forecast(&mut self, limit: Option<u64>) -> Result<Forecast, GenerateError> {
+        for (name, own) in &self.gpus {
+            let gpu = self.platform.devices.iter_mut().find(|device| device.name == *name);
+            gpu.into_iter().for_each(|gpu| gpu.memory = limit.into_iter().chain(*own).min());
+        }
+        forecast(&mut self.generator, self.sample, Some(&self.platform))
+    }
+
+    fn tried(&self, limit_bytes: Option<u64>, forecast: &Forecast) -> Result<Tried, CliError> {
+        let rows = rows(self.sample, forecast)?;
+        let is_gpu = |share: &&DeviceShare| self.gpus.iter().any(|(name, _)| *name == share.device);
+        let held = rows.iter().flat_map(|row| row.devices.iter().filter(is_gpu)).map(|share| share.peak_bytes);
+        let rate = |row: Option<&Row>| row.map_or(0.0, |row| row.predicted_tokens_per_second);
+        let decode_tokens_per_second = rate(rows.last());
+        Ok(Tried {
+            limit_bytes,
+            peak_bytes: held.max().unwrap_or(0),
+            prefill_tokens_per_second: rate(rows.first()),
+            decode_tokens_per_second,
+            kept: decode_tokens_per_second >= self.goal,
+        })
+    }
 }
 
 impl Report {

@@ -1,12 +1,12 @@
 //! Predicted rates of a language model on devices that may not be here: nothing runs.
 
+use super::super::device_share::DeviceShare;
 use super::super::progress::waiting;
 use super::super::{CliError, Output, lossy};
 use super::failed;
 use super::rates::Bench;
 use anabranch::device::format_bytes;
 use anabranch::generate::{Forecast, Generator, Sample, forecast};
-use anabranch::plan::PlanDevice;
 use anabranch::planning::Planned;
 use anabranch_report::table::Table;
 use anabranch_report::text::duration;
@@ -22,18 +22,7 @@ pub(in super::super) struct Row {
     /// Tokens in the cache before.
     cache: usize,
     pub(in super::super) predicted_tokens_per_second: f64,
-    pub(in super::super) devices: Vec<DeviceRow>,
-}
-
-/// Share of a device in a run.
-#[derive(Clone, Debug, Serialize)]
-pub(in super::super) struct DeviceRow {
-    pub(in super::super) device: String,
-    nodes: usize,
-    /// Seconds in which it computes.
-    busy: f64,
-    pub(in super::super) peak_bytes: u64,
-    limit_bytes: Option<u64>,
+    pub(in super::super) devices: Vec<DeviceShare>,
 }
 
 #[derive(Serialize)]
@@ -69,20 +58,8 @@ impl Row {
             let what = "the model runs in phases, of which only the first is known before a run";
             return Err(CliError::input(format!("{what}; measure it: anabranch generate FOLDER --bench P,N")));
         }
-        let (program, plan) = (&planned.program, planned.plan());
-        let predicted = plan.predicted();
-        let device = |(at, device): (usize, &PlanDevice)| {
-            let own = || program.node_ids().filter(|node| plan.device_of(*node).index() == at);
-            DeviceRow {
-                device: device.name.clone(),
-                nodes: own().count(),
-                busy: own().fold(0.0, |sum, node| sum + predicted.busy[node.index()]),
-                peak_bytes: plan.memory().devices()[at].peak(),
-                limit_bytes: device.limit.filter(|limit| *limit < u64::MAX),
-            }
-        };
-        let devices = plan.devices().iter().enumerate().map(device).collect();
-        let predicted_tokens_per_second = tokens as f64 / predicted.makespan.max(1e-9);
+        let predicted_tokens_per_second = tokens as f64 / planned.plan().predicted().makespan.max(1e-9);
+        let devices = DeviceShare::all(planned);
         Ok(Self { test, tokens, cache, predicted_tokens_per_second, devices })
     }
 }
