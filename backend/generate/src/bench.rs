@@ -104,7 +104,7 @@ pub fn measure(
         let decoder = generator.prefill(&given[..prompt], options)?;
         let prefill = begun.elapsed().as_secs_f64();
         // Several models compute the prompt of one with an encoder.
-        let predicted = decoder.model().predicted().filter(|_| !decoder.hears());
+        let predicted = decoder.model().predicted().filter(|_| !decoder.has_encoder());
         rates.predicted_prefill = predicted.and_then(|run| rate(run, prompt));
         let begun = Instant::now();
         for token in given[prompt..].chunks(1) {

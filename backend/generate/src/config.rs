@@ -141,7 +141,7 @@ fn optimum_config(folder: &Path, path: &Path, is_named: bool) -> Result<Config, 
     let search = Fields { value: own.as_ref().unwrap_or(&value), file: if own.is_some() { &beside } else { path } };
     let files = if has_encoder { &encoder::FILES[..] } else { &FILES[..] };
     let found = files.iter().map(|name| folder.join(name)).find(|file| file.exists());
-    let nothing = || {
+    let none_of_them = || {
         let what = format!("none of {} is there; name the model with --model", files.join(", "));
         GenerateError::file(folder, what)
     };
@@ -159,7 +159,7 @@ fn optimum_config(folder: &Path, path: &Path, is_named: bool) -> Result<Config, 
     let ends = search.tokens("eos_token_id")?;
     let begin = fields.tokens("bos_token_id")?.first().copied();
     Ok(Config {
-        model: if is_named { folder.to_owned() } else { found.ok_or_else(nothing)? },
+        model: if is_named { folder.to_owned() } else { found.ok_or_else(none_of_them)? },
         context: context.ok_or_else(|| GenerateError::file(path, "max_position_embeddings is missing"))?,
         vocabulary: first(&["vocab_size"])?,
         layers: first(&["num_decoder_layers", "decoder_layers", "num_hidden_layers", "n_layer", "num_layers"])?,

@@ -53,14 +53,14 @@ impl Decoder {
     pub(crate) fn new(
         session: Session,
         config: &Config,
-        heard: Option<(&Encoder, Option<Session>)>,
+        encoder: Option<(&Encoder, Option<Session>)>,
     ) -> Result<Self, GenerateError> {
         let file = &config.model;
-        let state = if heard.is_some() { &STATE[..] } else { &[] };
+        let state = if encoder.is_some() { &STATE[..] } else { &[] };
         let model = session.stateful(state).map_err(|error| GenerateError::file(file, error))?;
-        let names = Names::of(model.session(), model.pairs(), heard.is_some(), file)?;
+        let names = Names::of(model.session(), model.pairs(), encoder.is_some(), file)?;
         let vocabulary = check(&model, &names, config)?;
-        let cross = heard.map(|(encoder, first)| Cross::new(&model, &names, encoder, first, config)).transpose()?;
+        let cross = encoder.map(|(encoder, first)| Cross::new(&model, &names, encoder, first, config)).transpose()?;
         let (cache, capacity) = match &cross {
             Some(_) if names.mask.is_none() => (Cache::Exact, usize::MAX),
             _ => (

@@ -76,7 +76,7 @@ impl Encoder {
     ///
     /// # Errors
     /// If the prompt is of another kind than the encoder takes, or of another size.
-    pub(crate) fn divide(&self, prompt: Prompt, config: &Config) -> Result<(Source, Vec<u32>), GenerateError> {
+    pub(crate) fn split(&self, prompt: Prompt, config: &Config) -> Result<(Source, Vec<u32>), GenerateError> {
         let start = self.config.start;
         match prompt.features {
             None if self.is_of_features => Err(GenerateError::given(format!(

@@ -137,8 +137,8 @@ impl Generator {
         let encoder = own.map(|own| Encoder::open(own, options.clone())).transpose()?;
         let first = own.and_then(|own| own.first.as_ref());
         let first = first.map(|file| Session::open(file, options.clone())).transpose()?;
-        let heard = encoder.as_ref().map(|encoder| (encoder, first));
-        let decoder = Decoder::new(Session::open(&config.model, options)?, &config, heard)?;
+        let with_first = encoder.as_ref().map(|encoder| (encoder, first));
+        let decoder = Decoder::new(Session::open(&config.model, options)?, &config, with_first)?;
         if vocabulary.len() > decoder.vocabulary() {
             let (own, others) = (decoder.vocabulary(), vocabulary.len());
             let what = format!("the tokenizer has {others} tokens, and {own} are said; export both again");
@@ -195,8 +195,8 @@ impl Generator {
         self.emptied();
         match &self.encoder {
             Some(encoder) => {
-                let (source, begin) = encoder.divide(tokens.into(), &self.config)?;
-                self.decoder.hear(encoder.run(&source, options)?);
+                let (source, begin) = encoder.split(tokens.into(), &self.config)?;
+                self.decoder.follow_encoder(encoder.run(&source, options)?);
                 self.decoder.feed(&begin, options)?;
             }
             None => {
@@ -244,7 +244,7 @@ impl Generator {
     /// # Errors
     /// If it does not, or there is no such encoder.
     pub fn check_features(&self, features: &TensorSpec) -> Result<(), GenerateError> {
-        self.encoder.as_ref().ok_or_else(unheard)?.check_features(features)
+        self.encoder.as_ref().ok_or_else(no_encoder)?.check_features(features)
     }
 
     /// The text of tokens.
@@ -311,7 +311,7 @@ impl Generator {
     /// An answer of which nothing is computed.
     fn course(&self, prompt: Prompt, settings: &Settings) -> Result<Course, GenerateError> {
         let mut sampler = Sampler::new(settings).map_err(GenerateError::given)?;
-        let (source, prompt) = self.divide(prompt)?;
+        let (source, prompt) = self.split(prompt)?;
         let context = self.config.context;
         let most = settings.max_length.min(context);
         if self.is_limited && settings.max_length > context && settings.max_length < usize::MAX {
@@ -354,13 +354,13 @@ impl Generator {
     }
 
     /// Returns what the encoder takes of a prompt, and the tokens that the decoder begins with.
-    fn divide(&self, prompt: Prompt) -> Result<(Option<Source>, Vec<u32>), GenerateError> {
+    fn split(&self, prompt: Prompt) -> Result<(Option<Source>, Vec<u32>), GenerateError> {
         match (&self.encoder, prompt.features) {
             (Some(encoder), features) => {
-                let (source, begin) = encoder.divide(Prompt { tokens: prompt.tokens, features }, &self.config)?;
+                let (source, begin) = encoder.split(Prompt { tokens: prompt.tokens, features }, &self.config)?;
                 Ok((Some(source), begin))
             }
-            (None, Some(_)) => Err(unheard()),
+            (None, Some(_)) => Err(no_encoder()),
             (None, None) => match self.config.begin {
                 Some(begin) if prompt.tokens.is_empty() => Ok((None, vec![begin])),
                 _ => Ok((None, prompt.tokens)),
@@ -399,7 +399,7 @@ impl Generator {
             return Err(GenerateError::given("another answer was begun since; start this one again"));
         }
         if let (Some(encoder), Some(source)) = (&self.encoder, &course.source) {
-            self.decoder.hear(encoder.run(source, options)?);
+            self.decoder.follow_encoder(encoder.run(source, options)?);
             course.source = None;
         }
         let logits = self.decoder.feed(&course.next, options)?;
@@ -450,7 +450,7 @@ impl Generator {
     }
 }
 
-fn unheard() -> GenerateError {
+fn no_encoder() -> GenerateError {
     GenerateError::given("features are given, and the model has no encoder; give a prompt alone")
 }
 

@@ -18,7 +18,7 @@ pub(crate) struct Names {
     pub(crate) hidden: Option<String>,
     pub(crate) hidden_mask: Option<String>,
     /// Keys and values of cross-attention, which one run computes for all that follow.
-    pub(crate) crossed: Vec<String>,
+    pub(crate) cross_caches: Vec<String>,
     pub(crate) logits: String,
 }
 
@@ -29,23 +29,29 @@ pub(crate) const STATE: [(&str, &str); 2] = [
 ];
 
 /// Returns the output that makes a cross-attention's cache for an input.
-pub(crate) fn maker(crossed: &str) -> String {
-    crossed.replacen("past_key_values", "present", 1)
+pub(crate) fn present_name(past: &str) -> String {
+    past.replacen("past_key_values", "present", 1)
 }
 
 impl Names {
-    /// The roles of all inputs that are no state. Only a decoder behind an encoder `hears` one.
+    /// The roles of all inputs that are no state. Hidden states and their caches are roles only behind an encoder.
     ///
     /// # Errors
     /// If there are no ids or no logits, or an input has another role.
-    pub(crate) fn of(session: &Session, state: &[StatePair], hears: bool, file: &Path) -> Result<Self, GenerateError> {
+    pub(crate) fn of(
+        session: &Session,
+        state: &[StatePair],
+        has_encoder: bool,
+        file: &Path,
+    ) -> Result<Self, GenerateError> {
         let free = |name: &str| state.iter().all(|pair| pair.input != name);
         let inputs: Vec<_> = session.inputs().iter().filter(|input| free(input.name())).collect();
         let find = |names: &[&str]| {
             inputs.iter().map(|input| input.name()).find(|name| names.contains(name)).map(str::to_owned)
         };
-        let heard = |name: &str| if hears { find(&[name]) } else { None };
-        let is_crossed = |name: &&str| hears && name.starts_with("past_key_values.") && name.contains(".encoder.");
+        let encoder = |name: &str| if has_encoder { find(&[name]) } else { None };
+        let is_crossed =
+            |name: &&str| has_encoder && name.starts_with("past_key_values.") && name.contains(".encoder.");
         let list = |names: Vec<&str>| names.join(", ");
         let ids = find(&["input_ids", "decoder_input_ids", "input_tokens", "ids"]).ok_or_else(|| {
             let known = list(session.inputs().iter().map(|input| input.name()).collect());
@@ -62,17 +68,17 @@ impl Names {
             positions: find(&["position_ids"]),
             places: find(&["cache_position"]),
             branch: find(&["use_cache_branch"]),
-            hidden: heard("encoder_hidden_states"),
-            hidden_mask: heard("encoder_attention_mask"),
-            crossed: inputs.iter().map(|input| input.name()).filter(is_crossed).map(str::to_owned).collect(),
+            hidden: encoder("encoder_hidden_states"),
+            hidden_mask: encoder("encoder_attention_mask"),
+            cross_caches: inputs.iter().map(|input| input.name()).filter(is_crossed).map(str::to_owned).collect(),
             logits: logits.to_owned(),
         };
         let unknown = |name: &&str| !names.all().any(|known| known == *name);
         match inputs.iter().filter(|input| !input.is_optional()).map(|input| input.name()).find(unknown) {
             None => Ok(names),
             Some(name) => {
-                let roles = if hears { "ids, mask, positions, hidden states" } else { "ids, mask, positions" };
-                let next = if hears { "export it again" } else { "export a decoder alone" };
+                let roles = if has_encoder { "ids, mask, positions, hidden states" } else { "ids, mask, positions" };
+                let next = if has_encoder { "export it again" } else { "export a decoder alone" };
                 let what = format!("input `{name}` is neither {roles} nor a cache with an output `present.…`; {next}");
                 Err(GenerateError::file(file, what))
             }
@@ -82,6 +88,6 @@ impl Names {
     /// Iterates over all inputs with a role.
     fn all(&self) -> impl Iterator<Item = &String> {
         let given = [&self.mask, &self.positions, &self.places, &self.branch, &self.hidden, &self.hidden_mask];
-        [&self.ids].into_iter().chain(given.into_iter().flatten()).chain(&self.crossed)
+        [&self.ids].into_iter().chain(given.into_iter().flatten()).chain(&self.cross_caches)
     }
 }

@@ -5,7 +5,7 @@ use super::super::config::Config;
 use super::super::encoder::Encoder;
 use super::super::error::GenerateError;
 use super::super::integers::integers;
-use super::super::names::{Names, maker};
+use super::super::names::{Names, present_name};
 use super::{Decoder, read};
 use anabranch_execute::RunOptions;
 use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
@@ -60,8 +60,8 @@ impl Cross {
             return wrong("the decoder has no input `use_cache_branch`, so that nothing computes its first step; name decoder_model_merged.onnx or decoder_with_past_model.onnx".into());
         }
         let state = model.pairs().iter().map(|pair| (&pair.input, pair.output.clone()));
-        let crossed = names.crossed.iter().map(|name| (name, maker(name)));
-        for (input, output) in state.chain(crossed) {
+        let cross_caches = names.cross_caches.iter().map(|name| (name, present_name(name)));
+        for (input, output) in state.chain(cross_caches) {
             if session.output_info(&output).is_none() {
                 return wrong(format!(
                     "there is no output `{output}` for input `{input}` of the next step; export the model again"
@@ -95,10 +95,10 @@ impl Cross {
         if let Some(name) = &names.hidden_mask {
             inputs = inputs.tensor(name, integers(session, name, &[1, length], &vec![1; length])?);
         }
-        for name in &names.crossed {
+        for name in &names.cross_caches {
             let tensor = match self.cache.get(name) {
                 Some(tensor) => tensor.clone(),
-                None => nothing(session, names, name, length)?,
+                None => empty_cache(session, names, name, length)?,
             };
             inputs = inputs.tensor(name, tensor);
         }
@@ -107,8 +107,8 @@ impl Cross {
 
     /// Keeps the keys and values that the first step has made.
     fn keep(&mut self, outputs: &Outputs, names: &Names) -> Result<(), GenerateError> {
-        for name in &names.crossed {
-            let tensor = outputs.tensor(&*maker(name)).map_err(GenerateError::given)?;
+        for name in &names.cross_caches {
+            let tensor = outputs.tensor(&*present_name(name)).map_err(GenerateError::given)?;
             self.cache.insert(name.clone(), tensor.clone());
         }
         Ok(())
@@ -117,13 +117,13 @@ impl Cross {
 
 impl Decoder {
     /// Forgets all tokens, and goes on from other hidden states.
-    pub(crate) fn hear(&mut self, hidden: Tensor) {
+    pub(crate) fn follow_encoder(&mut self, hidden: Tensor) {
         self.reset();
         self.cross.iter_mut().for_each(|cross| cross.hidden = Some(hidden.clone()));
     }
 
     /// Whether it is behind an encoder.
-    pub(crate) fn hears(&self) -> bool {
+    pub(crate) fn has_encoder(&self) -> bool {
         self.cross.is_some()
     }
 
@@ -151,7 +151,7 @@ impl Decoder {
 }
 
 /// A cross-attention's cache before the first step, which does not read it: as few zeros as its declared shape allows.
-fn nothing(session: &Session, names: &Names, name: &str, length: usize) -> Result<Tensor, GenerateError> {
+fn empty_cache(session: &Session, names: &Names, name: &str, length: usize) -> Result<Tensor, GenerateError> {
     let dims = |name: &str| session.input_info(name).and_then(|info| info.dims()).unwrap_or_default();
     let sources = names.hidden.iter().chain(&names.hidden_mask).filter_map(|name| dims(name).get(1));
     let lengths: Vec<&Dim> = sources.collect();
