@@ -5,10 +5,12 @@ use super::error::{InputError, SessionError};
 use super::phases::{PhasedRun, Values, constant};
 use anabranch_kernels::cpu::Team;
 use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
-use anabranch_onnx::host_operators::{Call, MAP, TENSOR, Work, host_operator, side_by_side, slices};
+use anabranch_onnx::host_operators::{
+    Call, Fault, MAP, TENSOR, Work, axis_of, host_operator, integers, side_by_side, slices,
+};
 use anabranch_onnx::import::{Dim, Node, Output, ValueIndex};
 use anabranch_onnx::item::Item;
-use anabranch_onnx::lower::{Continuation, Fault, LowerError, Phase, axis_of, integers};
+use anabranch_onnx::lower::{Continuation, LowerError, Phase};
 use std::sync::Arc;
 use std::time::Instant;
 

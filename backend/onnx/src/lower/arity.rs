@@ -1,6 +1,6 @@
 //! Numbers of inputs of the standard's operators: an additional input is an error, because it would be ignored.
 
-use super::error::Fault;
+use crate::host_operators::Fault;
 use crate::import::Node;
 
 /// Most inputs in any version up to operator set 28, by the schemas of the package `onnx` 1.23.2; operators with any

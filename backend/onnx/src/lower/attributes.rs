@@ -1,6 +1,6 @@
 //! Names of the attributes that operators have: another attribute is refused, because it would be ignored.
 
-use super::error::Fault;
+use crate::host_operators::Fault;
 use crate::import::Node;
 use crate::import::error::Name;
 
@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn every_attribute_is_read_or_known_to_change_nothing() {
         let mut sources = String::new();
-        for part in ["src", "../import/src"] {
+        for part in ["src", "../host/src", "../import/src"] {
             append(&Path::new(env!("CARGO_MANIFEST_DIR")).join(part), &mut sources);
         }
         for (operators, attributes) in [STANDARD, CONTRIBUTED].into_iter().flatten() {

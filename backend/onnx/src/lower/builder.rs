@@ -1,9 +1,9 @@
 //! Collects the nodes and values of a program while its model's operators are lowered one by one.
 
-use super::error::Fault;
 use super::fold::Folding;
 use super::narrow::Narrow;
 use super::view::View;
+use crate::host_operators::Fault;
 use anabranch_ir::constant::{Constant, ConstantError};
 use anabranch_ir::names::Names;
 use anabranch_ir::program::{ModelOperator, Node, NodeId, Origin, Program, ValueId};

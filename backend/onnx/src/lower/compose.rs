@@ -1,9 +1,9 @@
 //! The op set's operations on views: each method emits one op, or none if a view suffices.
 
 use super::builder::Builder;
-use super::error::Fault;
 use super::expression::{Term, domain_of, expression, literal, working};
 use super::view::View;
+use crate::host_operators::Fault;
 use anabranch_kernels::op::{
     Binary, Concat, Domain, Expression, Literal, Map, MatMul, Op, Pad, PadMode, Reduce, ReduceKind, Slice, Transpose,
     Unary,

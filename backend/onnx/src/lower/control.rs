@@ -1,10 +1,12 @@
 //! Branches and loops that can be resolved while the model is lowered: the taken branch, or the repeated body, replaces
 //! the operator.
 
-use super::error::{Fault, LowerError};
-use super::operator::{Operator, axis_of, integers};
+use super::error::LowerError;
+use super::operator::Operator;
 use super::view::View;
 use super::{Lowering, Slot};
+use crate::host_operators::Fault;
+use crate::host_operators::{axis_of, integers};
 use crate::import::{Node, Subgraph};
 use anabranch_kernels::{DType, Shape, Tensor};
 
@@ -52,7 +54,7 @@ impl<'a> Lowering<'a> {
         let taken = match known.as_deref() {
             Some(&[truth]) => truth != 0,
             Some(_) => return Ok(Err(Fault::invalid("the condition is not one bool"))),
-            None => return Ok(Err(Fault::run_time(condition, 0, "cond"))),
+            None => return Ok(Err(Fault::run_time(condition.value, 0, "cond"))),
         };
         let graph = sound!(node.graph(if taken { "then_branch" } else { "else_branch" }));
         self.graph(graph, Vec::new())
@@ -80,7 +82,7 @@ impl<'a> Lowering<'a> {
                 Some([0]) => break,
                 Some([_]) => {}
                 Some(_) => return Ok(Err(Fault::invalid("the condition is not one bool"))),
-                None if pass == 0 => return Ok(Err(Fault::run_time(&condition, 1, "cond"))),
+                None if pass == 0 => return Ok(Err(Fault::run_time(condition.value, 1, "cond"))),
                 None => return Ok(Err(Fault::unsupported("its condition is computed from the model's inputs"))),
             }
             let number = Tensor::from_i64s(&[pass]).reshaped(Shape::scalar()).expect("one element is a scalar");

@@ -1,14 +1,9 @@
 //! Errors of lowering: the input, node or attribute, the value found there, and the next step.
 
-use super::view::View;
-use crate::import::AttributeError;
+use crate::host_operators::Fault;
 use crate::import::error::Name;
-use anabranch_base::bytes::exact_bytes;
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_ir::constant::ConstantError;
-use anabranch_ir::program::ValueId;
-use anabranch_kernels::shape::ShapeError;
-use anabranch_kernels::{DType, KernelError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -162,93 +157,6 @@ impl From<Refusal> for LowerError {
             Self::of_node(ErrorKind::Model, node, operator, format!(": {reason}"))
         };
         Self { refusal: Some(Box::new(refusal)), ..error }
-    }
-}
-
-/// Fault of one node, in a sentence.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text}")]
-pub struct Fault {
-    text: String,
-    /// Whether the operator is valid, but it, or this use of it, has no lowering.
-    pub(crate) is_unsupported: bool,
-    /// Whether the only cause is a shortage of memory.
-    pub(crate) is_memory: bool,
-    /// Value whose elements would have to be known.
-    pub(super) needs: Option<ValueId>,
-}
-
-impl Fault {
-    /// Creates the fault of shapes, axes or sizes that the operator's definition forbids.
-    pub fn invalid(text: impl Into<String>) -> Self {
-        Self { text: text.into(), is_unsupported: false, is_memory: false, needs: None }
-    }
-
-    /// Creates the fault of a valid use without a lowering.
-    pub fn unsupported(text: impl Into<String>) -> Self {
-        Self { is_unsupported: true, ..Self::invalid(text) }
-    }
-
-    /// Creates the fault of a memory shortage.
-    pub(crate) fn memory(text: impl Into<String>) -> Self {
-        Self { is_memory: true, ..Self::invalid(text) }
-    }
-
-    /// Creates the fault of 64-bit floats in operators that compute only narrower floats: digits would be lost
-    /// silently.
-    pub(crate) fn narrowed() -> Self {
-        Self::unsupported("64-bit floats, which this operator is not computed in; cast its inputs to 32-bit floats")
-    }
-
-    #[doc(hidden)]
-    pub fn missing(input: usize) -> Self {
-        Self::invalid(format!("input {input} is missing"))
-    }
-
-    /// Creates the fault of an attribute with a value that the operator forbids.
-    pub fn attribute(name: &str, found: impl fmt::Debug, expected: impl fmt::Display) -> Self {
-        Self::invalid(format!("attribute `{name}` is {found:?}; it must be {expected}"))
-    }
-
-    /// Creates the fault of an input with a wrong element type.
-    pub(crate) fn of_type(input: usize, found: DType, expected: &str) -> Self {
-        Self::invalid(format!("input {input} is {found}; it must be {expected}"))
-    }
-
-    /// Creates the fault of an input that is unknown before the program runs, but decides shapes or the lowering of the
-    /// operator.
-    pub(crate) fn run_time(view: &View, input: usize, what: &str) -> Self {
-        let known = "only constants, shapes, and small inputs of the model can decide shapes here";
-        let text = format!("input {input} ({what}) is computed from the model's inputs; {known}");
-        Self { needs: Some(view.value), ..Self::unsupported(text) }
-    }
-
-    /// Creates the fault of a constant larger than the limit of constants.
-    pub(crate) fn budget(bytes: usize, budget: usize) -> Self {
-        let [bytes, budget] = [bytes, budget].map(|bytes| exact_bytes(bytes as u64));
-        let text = format!("a constant of {bytes} is more than the {budget} that constants may still take");
-        Self::invalid(format!("{text}; raise the limit `folded_bytes` if you trust the model"))
-    }
-}
-
-/// Converts the error of incompatible or too large shapes.
-impl From<ShapeError> for Fault {
-    fn from(error: ShapeError) -> Self {
-        Self::invalid(error.to_string())
-    }
-}
-
-/// Converts the error of a kernel while a constant was folded.
-impl From<KernelError> for Fault {
-    fn from(error: KernelError) -> Self {
-        Self::invalid(error.to_string())
-    }
-}
-
-/// Converts the error of an attribute that cannot be read.
-impl From<AttributeError> for Fault {
-    fn from(error: AttributeError) -> Self {
-        Self::invalid(format!("attribute {} {}", Name(&error.attribute), error.problem))
     }
 }
 

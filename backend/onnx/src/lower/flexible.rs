@@ -3,11 +3,12 @@
 use super::Lowering;
 use super::builder::Builder;
 use super::control::{Lowered, sound};
-use super::error::{Fault, LowerError};
+use super::error::LowerError;
 use super::expression::domain_of;
 use super::operator::Operator;
 use super::ops::{element_of, multiplied, normalized};
 use super::view::View;
+use crate::host_operators::Fault;
 use crate::import::Node;
 use anabranch_kernels::DType;
 

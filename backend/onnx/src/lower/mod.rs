@@ -27,15 +27,13 @@ mod sizes;
 mod view;
 
 pub use deciding::is_small;
-pub use error::Fault;
 pub use error::{LowerError, Obstacle};
 pub use fuse::{Rewrite, Rewrites, UnknownRewrite};
-pub use operator::{axis_of, integers, numbers};
 pub use phase::Continuation;
 pub use phase::Phase;
 pub use sizes::Sizes;
 
-use crate::host_operators;
+use crate::host_operators::{self, Fault};
 use crate::import::error::Name;
 use crate::import::{Model, Node, OPSETS, ValueIndex};
 use anabranch_base::error_kind::ErrorKind;

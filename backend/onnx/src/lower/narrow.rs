@@ -7,8 +7,8 @@
 
 use super::builder::Builder;
 use super::compose::Epilogue;
-use super::error::Fault;
 use super::view::View;
+use crate::host_operators::Fault;
 use anabranch_ir::constant::LARGE;
 use anabranch_ir::program::ValueId;
 use anabranch_kernels::op::{Binary, Domain, NarrowFormat, NarrowMatMul, Op};

@@ -1,8 +1,8 @@
 //! One node of the model with its input views: checked access to its inputs and attributes.
 
 use super::builder::Builder;
-use super::error::Fault;
 use super::view::View;
+use crate::host_operators::{Fault, axis_of, integers, numbers};
 use crate::import::Node;
 use anabranch_kernels::op::Literal;
 use anabranch_kernels::{Buffer, DType, Shape, Tensor, TensorSpec};
@@ -137,7 +137,7 @@ impl<'a> Operator<'a> {
     /// Returns the integers in an input that decides shapes, and must be known ahead of the run.
     pub(crate) fn known_ints(&self, builder: &Builder, index: usize, what: &'static str) -> Result<Vec<i64>, Fault> {
         let view = self.input(index)?;
-        let tensor = builder.tensor(view).ok_or_else(|| Fault::run_time(view, index, what))?;
+        let tensor = builder.tensor(view).ok_or_else(|| Fault::run_time(view.value, index, what))?;
         integers(&tensor).ok_or_else(|| Fault::of_type(index, view.dtype(), "an integer type"))
     }
 
@@ -162,7 +162,7 @@ impl<'a> Operator<'a> {
     /// Returns the only number in an input that must be known ahead of the run.
     pub(crate) fn known_number(&self, builder: &Builder, index: usize, what: &'static str) -> Result<f64, Fault> {
         let view = self.number(index)?;
-        let tensor = builder.tensor(view).ok_or_else(|| Fault::run_time(view, index, what))?;
+        let tensor = builder.tensor(view).ok_or_else(|| Fault::run_time(view.value, index, what))?;
         match numbers(&tensor).as_deref() {
             Some(&[number]) => Ok(number),
             _ => Err(Fault::invalid(format!("input {index} ({what}) has shape {}, not one element", view.shape()))),
@@ -173,7 +173,7 @@ impl<'a> Operator<'a> {
     /// `u64`.
     pub(crate) fn known_integer(&self, builder: &Builder, index: usize, what: &'static str) -> Result<i128, Fault> {
         let view = self.number(index)?;
-        let tensor = builder.tensor(view).ok_or_else(|| Fault::run_time(view, index, what))?;
+        let tensor = builder.tensor(view).ok_or_else(|| Fault::run_time(view.value, index, what))?;
         match literal_of(&tensor).filter(|_| tensor.shape().elements() == 1) {
             Some(literal) if view.dtype() == DType::U64 => Ok(literal.as_u64().into()),
             Some(literal) => Ok(literal.as_i64().into()),
@@ -210,15 +210,6 @@ pub(crate) fn two_sides(operator: &Operator<'_>, view: &View) -> Result<[usize; 
     Ok([&view.dims()[..axis], &view.dims()[axis..]].map(|dims| dims.iter().product()))
 }
 
-/// Returns an axis of a tensor of `rank` dimensions, counted from the end if negative.
-pub fn axis_of(axis: i64, rank: usize) -> Result<usize, Fault> {
-    let range = -(rank as i64)..rank as i64;
-    if !range.contains(&axis) {
-        return Err(Fault::invalid(format!("axis {axis} is not one of a tensor of {rank} dimensions")));
-    }
-    Ok(axis.rem_euclid(rank as i64) as usize)
-}
-
 /// Returns axes as [`axis_of`] reads them, ascending; repeated axes are rejected.
 pub(crate) fn axes_of(axes: &[i64], rank: usize) -> Result<Vec<usize>, Fault> {
     let mut axes = axes.iter().map(|axis| axis_of(*axis, rank)).collect::<Result<Vec<_>, _>>()?;
@@ -236,26 +227,6 @@ pub(crate) fn axes_in_order(axes: Option<&[i64]>, rank: usize) -> Result<Vec<usi
     axes.iter().map(|axis| axis_of(*axis, rank)).collect()
 }
 
-/// Returns the elements of an integer or bool tensor.
-pub fn integers(tensor: &Tensor) -> Option<Vec<i64>> {
-    fn widened<T: anabranch_kernels::dtype::Element + Into<i64>>(tensor: &Tensor) -> Option<Vec<i64>> {
-        Some(tensor.elements::<T>()?.iter().map(|element| (*element).into()).collect())
-    }
-    match tensor.dtype() {
-        DType::I64 => tensor.elements::<i64>().map(<[i64]>::to_vec),
-        DType::I32 => widened::<i32>(tensor),
-        DType::I16 => widened::<i16>(tensor),
-        DType::I8 => widened::<i8>(tensor),
-        DType::I4 | DType::I2 => Some(tensor.bytes().iter().map(|byte| i64::from(*byte as i8)).collect()),
-        DType::U32 => widened::<u32>(tensor),
-        DType::U16 => widened::<u16>(tensor),
-        DType::U8 | DType::Bool => widened::<u8>(tensor),
-        DType::U4 | DType::U2 => Some(tensor.bytes().iter().map(|byte| i64::from(*byte)).collect()),
-        DType::U64 => tensor.elements::<u64>()?.iter().map(|element| i64::try_from(*element).ok()).collect(),
-        _ => None,
-    }
-}
-
 /// Returns the first element of a tensor as a constant: a float with its bits, an integer as an integer (a `u64` by its
 /// bits).
 pub(crate) fn literal_of(tensor: &Tensor) -> Option<Literal> {
@@ -271,19 +242,5 @@ pub(crate) fn literal_of(tensor: &Tensor) -> Option<Literal> {
                 false => integers(&first)?.first().copied().map(Literal::Int),
             }
         }
-    }
-}
-
-/// Returns the elements of a tensor of any type, as `f64`; `None` if a `u64` is beyond `i64`.
-pub fn numbers(tensor: &Tensor) -> Option<Vec<f64>> {
-    match tensor.dtype() {
-        DType::F32 => Some(tensor.elements::<f32>()?.iter().map(|element| f64::from(*element)).collect()),
-        DType::F64 => tensor.elements::<f64>().map(<[f64]>::to_vec),
-        DType::F16 => Some(tensor.elements::<half::f16>()?.iter().map(|element| element.to_f64()).collect()),
-        DType::BF16 => Some(tensor.elements::<half::bf16>()?.iter().map(|element| element.to_f64()).collect()),
-        dtype if dtype.number_of_byte(0).is_some() => {
-            tensor.bytes().iter().map(|byte| dtype.number_of_byte(*byte)).collect()
-        }
-        _ => Some(integers(tensor)?.into_iter().map(|element| element as f64).collect()),
     }
 }

@@ -7,9 +7,10 @@
 //! of their own.
 
 use super::deciding::Deciding;
-use super::error::{Fault, LowerError, Refusal};
+use super::error::{LowerError, Refusal};
 use super::{LowerOptions, Lowering, Slot, control, finished, needed_nodes};
 use crate::host_operators;
+use crate::host_operators::Fault;
 use crate::import::{Input, Model, Node, ValueIndex};
 use crate::part::Part;
 use anabranch_base::error_kind::ErrorKind;

@@ -1,6 +1,6 @@
 //! A value under a shape, as lowered operators pass it to each other.
 
-use super::error::Fault;
+use crate::host_operators::Fault;
 use anabranch_ir::program::ValueId;
 use anabranch_kernels::{DType, Shape, TensorSpec};
 

@@ -251,7 +251,7 @@ fn random_program(u: &mut Unstructured<'_>) -> Result<Program> {
 fn bits(tensor: &Tensor) -> Vec<u64> {
     let size = tensor.dtype().size();
     let of = |bytes: &[u8]| bytes.iter().rev().fold(0u64, |bits, byte| bits << 8 | u64::from(*byte));
-    let numbers = crate::lower::operator::numbers(tensor);
+    let numbers = crate::host_operators::numbers(tensor);
     let is_nan = |at: usize| tensor.dtype().is_float() && numbers.as_ref().is_some_and(|numbers| numbers[at].is_nan());
     let elements = tensor.bytes().chunks(size).enumerate();
     elements.map(|(at, bytes)| if is_nan(at) { u64::MAX } else { of(bytes) }).collect()

@@ -6,8 +6,8 @@
 use super::graph::{Graph, as_map, is_portable};
 use super::operands::{Operand, tidied};
 use super::reread::reread;
+use crate::host_operators::numbers;
 use crate::lower::fold::Folding;
-use crate::lower::operator::numbers;
 use anabranch_ir::constant::Constant;
 use anabranch_ir::program::{ModelOperator, Node};
 use anabranch_kernels::op::{Domain, Expression, Map, NodeSpec, Op, Unary};

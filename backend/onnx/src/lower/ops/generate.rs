@@ -128,7 +128,7 @@ fn as_index(builder: &mut Builder, x: &View) -> Result<View, Fault> {
 fn one_hot(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let indices = operator.number(0)?;
     let depth_view = operator.input(1)?;
-    let depth = builder.tensor(depth_view).ok_or_else(|| Fault::run_time(depth_view, 1, "depth"))?;
+    let depth = builder.tensor(depth_view).ok_or_else(|| Fault::run_time(depth_view.value, 1, "depth"))?;
     let depth = match numbers(&depth).as_deref() {
         Some(&[depth]) if (1.0..9.0e15).contains(&depth) => depth as usize,
         other => return Err(Fault::invalid(format!("a depth of {:?}", other.unwrap_or_default()))),

@@ -15,7 +15,7 @@ const MOST_MEMORY: u64 = 1 << 29;
 pub(super) const TABLE: &[Entry] = &[
     ("NonZero", |operator, builder| match known(operator, builder)? {
         Some(views) => Ok(views),
-        None => Err(Fault::run_time(operator.input(0)?, 0, "X")),
+        None => Err(Fault::run_time(operator.input(0)?.value, 0, "X")),
     }),
     ("BitCast", |operator, builder| {
         let why = || Fault::unsupported("its elements are read as another type on the host, between two programs");

@@ -58,10 +58,11 @@ mod window;
 
 use super::builder::Builder;
 use super::compose::Epilogue;
-use super::error::Fault;
 use super::expression::{Term, domain_of, expression, working};
-use super::operator::{Operator, axes_in_order, axes_of, axis_of, integers, literal_of, numbers, two_sides};
+use super::operator::{Operator, axes_in_order, axes_of, literal_of, two_sides};
 use super::view::View;
+use crate::host_operators::Fault;
+use crate::host_operators::{axis_of, integers, numbers};
 pub(super) use cast::element_type as element_of;
 pub(super) use matmul::multiplied;
 pub(super) use softmax::normalized;

@@ -113,7 +113,7 @@ fn fill(operator: &Operator<'_>, builder: &Builder, x: &View) -> Result<Literal,
     }
     let Some(value) = operator.optional(2).filter(|value| value.elements() > 0) else { return Ok(0.0.into()) };
     operator.typed(2, x.dtype())?;
-    let tensor = builder.tensor(value).ok_or_else(|| Fault::run_time(value, 2, "constant_value"))?;
+    let tensor = builder.tensor(value).ok_or_else(|| Fault::run_time(value.value, 2, "constant_value"))?;
     literal_of(&tensor).ok_or_else(|| Fault::invalid("its constant_value is no number"))
 }
 

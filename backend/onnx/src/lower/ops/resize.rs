@@ -71,7 +71,7 @@ fn by_scales(
 
 fn scales(operator: &Operator<'_>, builder: &Builder, index: usize) -> Result<Vec<f64>, Fault> {
     let view = operator.input(index)?;
-    let tensor = builder.tensor(view).ok_or_else(|| Fault::run_time(view, index, "scales"))?;
+    let tensor = builder.tensor(view).ok_or_else(|| Fault::run_time(view.value, index, "scales"))?;
     numbers(&tensor).ok_or_else(|| Fault::invalid("the scales are no numbers"))
 }
 
@@ -178,7 +178,7 @@ fn by_weights(
     let mode = operator.string("coordinate_transformation_mode", "half_pixel")?;
     let region = match (mode, operator.optional(1)) {
         ("tf_crop_and_resize", Some(view)) => {
-            let region = builder.tensor(view).ok_or_else(|| Fault::run_time(view, 1, "roi"))?;
+            let region = builder.tensor(view).ok_or_else(|| Fault::run_time(view.value, 1, "roi"))?;
             numbers(&region).filter(|region| region.len() == 2 * axes.len())
         }
         _ => None,

@@ -1,6 +1,6 @@
 //! Resources of an operator: a team of threads, cancellation, and a budget of memory.
 
-use crate::lower::Fault;
+use crate::Fault;
 use anabranch_base::bytes::exact_bytes;
 use anabranch_kernels::Buffer;
 use anabranch_kernels::cpu::{Interrupt, Team};

@@ -4,7 +4,7 @@
 use super::select::{flat, places};
 use super::work::{PART, Work};
 use super::{Call, Item, slices};
-use crate::lower::{Fault, axis_of};
+use crate::{Fault, axis_of};
 use anabranch_kernels::cpu::order::keys;
 use anabranch_kernels::cpu::sorted::Ranked;
 use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};

@@ -1,8 +1,8 @@
 //! Regions of images against the published loop over all points.
 
 use super::{Case, Random, teams};
-use crate::import::Attribute;
-use crate::lower::numbers;
+use crate::numbers;
+use anabranch_import::Attribute;
 use anabranch_kernels::{Buffer, DType, Shape, Tensor, TensorSpec};
 use std::sync::Arc;
 

@@ -5,8 +5,8 @@ mod regions;
 
 use super::work::Work;
 use super::{Call, Item, host_operator};
-use crate::import::{Attribute, Node, ValueIndex};
-use crate::lower::{Fault, integers, numbers};
+use crate::{Fault, integers, numbers};
+use anabranch_import::{Attribute, Node, ValueIndex};
 use anabranch_kernels::cpu::{Interrupt, Team};
 use anabranch_kernels::{Buffer, DType, Shape, Tensor, TensorSpec};
 use std::cmp::Ordering;

@@ -2,7 +2,7 @@
 
 use super::work::{PART, Work};
 use super::{Call, Item, slices};
-use crate::lower::{Fault, axis_of};
+use crate::{Fault, axis_of};
 use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
 use std::sync::Arc;
 

@@ -8,8 +8,8 @@
 
 use super::work::{PART, Work};
 use super::{Call, Item};
-use crate::import::Node;
-use crate::lower::{Fault, integers, numbers};
+use crate::{Fault, integers, numbers};
+use anabranch_import::Node;
 use anabranch_kernels::dtype::Element;
 use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
 use half::{bf16, f16};
@@ -21,16 +21,17 @@ const MOST_POINTS: usize = 1 << 16;
 
 /// Attributes of the operator.
 #[derive(Clone, Copy)]
-pub(crate) struct Settings {
+pub struct Settings {
     /// Rows and columns of the outputs of a region.
-    pub(crate) size: [usize; 2],
+    pub size: [usize; 2],
     /// Whether an output is the greatest product instead of the mean of the points.
-    pub(crate) greatest: bool,
+    pub greatest: bool,
     /// Points along each axis of an output; 0 if the region's size determines them.
-    pub(crate) points: usize,
-    pub(crate) scale: f64,
+    pub points: usize,
+    /// Elements of the input for one unit of a region's corners.
+    pub scale: f64,
     /// Whether a region's corners are between elements, so that it may be smaller than one element.
-    pub(crate) half_pixel: bool,
+    pub half_pixel: bool,
 }
 
 impl Settings {
@@ -38,7 +39,7 @@ impl Settings {
     ///
     /// # Errors
     /// If a value violates the definition, or there are too many points.
-    pub(crate) fn of(node: &Node) -> Result<Self, Fault> {
+    pub fn of(node: &Node) -> Result<Self, Fault> {
         let size = |name: &str, least: i64, most: usize| {
             let value = node.int(name)?.unwrap_or(least);
             let size = usize::try_from(value).ok().filter(|size| value >= least && *size <= most);
@@ -74,7 +75,7 @@ impl Settings {
 }
 
 /// Returns the outputs of all regions. O(outputs · elements under a grid).
-pub(super) fn align(call: &Call<'_>) -> Result<Vec<Item>, Fault> {
+pub(crate) fn align(call: &Call<'_>) -> Result<Vec<Item>, Fault> {
     match call.tensor(0)?.dtype() {
         DType::F32 => aligned::<f32>(call),
         DType::F64 => aligned::<f64>(call),

@@ -6,7 +6,7 @@
 
 use super::work::{PART, Work};
 use super::{Call, Item};
-use crate::lower::{Fault, integers, numbers};
+use crate::{Fault, integers, numbers};
 use anabranch_kernels::cpu::order::keys;
 use anabranch_kernels::cpu::overlap::{Rectangle, Rectangles};
 use anabranch_kernels::cpu::sorted::Ranked;

@@ -1,8 +1,8 @@
 //! Reads elements as another type of equally many bits.
 
 use super::{Call, Item};
-use crate::import::element_type;
-use crate::lower::Fault;
+use crate::Fault;
+use anabranch_import::element_type;
 use anabranch_kernels::{DType, Tensor, TensorSpec};
 use std::sync::Arc;
 

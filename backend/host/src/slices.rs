@@ -1,7 +1,7 @@
 //! Slices of tensors.
 
 use super::work::{PART, Work};
-use crate::lower::Fault;
+use crate::Fault;
 use anabranch_kernels::{Shape, Tensor, TensorSpec};
 use std::sync::Arc;
 

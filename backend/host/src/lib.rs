@@ -2,12 +2,16 @@
 //! shapes.
 //!
 //! They select elements by value, or handle sequences of tensors. A few other operators are here because no kernel
-//! computes them.
+//! computes them. [`Fault`] is what they and the lowering report of a node.
+//!
+//! This crate is a part of `anabranch`, not a public interface.
 
 #![forbid(unsafe_code)]
 
 mod bits;
 mod boxes;
+mod elements;
+mod fault;
 mod regions;
 mod select;
 mod sequence;
@@ -17,13 +21,13 @@ mod tests;
 mod unique;
 mod work;
 
-pub(crate) use regions::Settings as RegionSettings;
+pub use elements::{axis_of, integers, numbers};
+pub use fault::Fault;
+pub use regions::Settings as RegionSettings;
 pub use slices::{side_by_side, slices};
 pub use work::Work;
 
-use crate::import::Node;
-use crate::item::Item;
-use crate::lower::Fault;
+use anabranch_import::{Item, Node};
 use anabranch_kernels::Tensor;
 use std::sync::Arc;
 
@@ -78,7 +82,7 @@ pub fn host_operator(node: &Node) -> Option<HostOperator> {
 
 /// Whether a node can be a host operator for any inputs: branches and loops are host operators only if they cannot be
 /// lowered.
-pub(crate) fn is_host_operator(node: &Node) -> bool {
+pub fn is_host_operator(node: &Node) -> bool {
     host_operator(node).is_some() || is_standard(node) && node.op_type == MAP
 }
 

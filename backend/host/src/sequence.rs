@@ -1,8 +1,8 @@
 //! Sequences of tensors. Their tensors share elements with their origins.
 
 use super::{Call, TENSOR, side_by_side, slices};
-use crate::item::Item;
-use crate::lower::{Fault, axis_of, integers};
+use crate::{Fault, axis_of, integers};
+use anabranch_import::Item;
 use anabranch_kernels::{Buffer, DType, Shape, Tensor, TensorSpec};
 use std::sync::Arc;
 
