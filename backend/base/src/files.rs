@@ -294,6 +294,8 @@ fn new_file(replaces: bool) -> OpenOptions {
         use std::os::unix::fs::OpenOptionsExt;
         options.mode(0o600);
     }
+    #[cfg(not(unix))]
+    let _ = replaces;
     options
 }
 

@@ -11,10 +11,10 @@
 //! The number of messages sent but not yet read is bounded as operands are: by edges times iterations in flight.
 
 use super::super::report::Sent;
+use super::socket::UnixStream;
 use anabranch_base::lock::lock;
 use std::io::{self, BufReader, ErrorKind, Read, Write};
 use std::net::Shutdown;
-use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
 use std::time::Duration;
 

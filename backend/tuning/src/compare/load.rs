@@ -1,7 +1,6 @@
 //! Load of the machine while runs were measured: processor time against wall time, the time that this process's threads
 //! waited for a core, and the system's pressure figures.
 
-use rustix::time::{ClockId, Timespec, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::time::{Duration, Instant};
@@ -22,7 +21,7 @@ const OWN: f64 = 0.9;
 pub struct Load {
     /// Duration of the measurement.
     pub wall_ms: f64,
-    /// Processor time of all of this process's threads.
+    /// Processor time of all of this process's threads; 0 where it cannot be read (Windows).
     pub processor_ms: f64,
     /// Total time for which these threads were ready but had no core (`/proc/self/task/*/schedstat`); `None` if that
     /// cannot be read.
@@ -85,9 +84,17 @@ impl LoadMeter {
     }
 }
 
+/// Returns the processor time of this process since its start.
+#[cfg(unix)]
 fn processor() -> Duration {
+    use rustix::time::{ClockId, Timespec, clock_gettime};
     let Timespec { tv_sec, tv_nsec } = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(u64::try_from(tv_sec).unwrap_or(0), u32::try_from(tv_nsec).unwrap_or(0))
+}
+
+#[cfg(not(unix))]
+fn processor() -> Duration {
+    Duration::ZERO
 }
 
 /// Returns the total time for which all threads of this process waited for a core.
@@ -146,6 +153,7 @@ mod tests {
         assert_eq!(Load { processor_ms: 60.0, waited_ms: Some(40.0), ..quiet }.waited_share(), Some(0.4));
     }
 
+    #[cfg(unix)]
     #[test]
     fn processor_time_of_this_process_passes() {
         let meter = LoadMeter::start();
