@@ -33,7 +33,7 @@ class Completion:
     Attributes:
         tokens: Its tokens.
         text: Their text.
-        ended: Why it ended: ``end``, ``length``, ``stop`` or ``cancelled``.
+        ended: Why it ended: ``end``, ``length``, ``context`` (the model's is filled), ``stop`` or ``cancelled``.
     """
 
     tokens: list[int]
@@ -68,7 +68,7 @@ class Answer(Iterator[Token]):
 
     @property
     def data(self) -> dict[str, Any]:
-        """What is known of it: why it ``ended`` (``end``, ``length``, ``stop``, ``cancelled``, or None before), ``prompt_tokens`` that were computed, seconds
+        """What is known of it: why it ``ended`` (``end``, ``length``, ``context``, ``stop``, ``cancelled``, or None before), ``prompt_tokens`` that were computed, seconds
         to the ``first_token``, ``tokens_per_second`` after it, and the ``plans`` that the generator has made so far."""
         return dict(json.loads(self._generator.data(self._number)))
 

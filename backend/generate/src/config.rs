@@ -54,6 +54,37 @@ const FILES: [&str; 6] = [
     "onnx/decoder_with_past_model.onnx",
 ];
 
+/// Settings of numbers that lead to other tokens, and the numbers with which they do not.
+const NUMBERS: [(&str, f64); 10] = [
+    ("num_beams", 1.0),
+    ("num_beam_groups", 1.0),
+    ("num_return_sequences", 1.0),
+    ("no_repeat_ngram_size", 0.0),
+    ("encoder_no_repeat_ngram_size", 0.0),
+    ("encoder_repetition_penalty", 1.0),
+    ("guidance_scale", 1.0),
+    ("penalty_alpha", 0.0),
+    ("min_length", 0.0),
+    ("min_new_tokens", 0.0),
+];
+
+/// As [`NUMBERS`], for tokens that are drawn.
+const NUMBERS_OF_DRAWS: [(&str, f64); 4] =
+    [("min_p", 0.0), ("typical_p", 1.0), ("epsilon_cutoff", 0.0), ("eta_cutoff", 0.0)];
+
+/// Other settings that lead to other tokens.
+const OTHERS: [&str; 9] = [
+    "sequence_bias",
+    "force_words_ids",
+    "constraints",
+    "exponential_decay_length_penalty",
+    "watermarking_config",
+    "dola_layers",
+    "token_healing",
+    "stop_strings",
+    "max_time",
+];
+
 impl Config {
     /// Reads the configuration of a folder. `model` names another file of it as the model.
     ///
@@ -233,20 +264,29 @@ impl<'v> Fields<'v> {
         }
     }
 
-    /// Returns the choice of tokens.
-    fn settings(self, max_length: Option<usize>) -> Result<Settings, GenerateError> {
-        for (name, none) in [
-            ("num_beams", 1.0),
-            ("no_repeat_ngram_size", 0.0),
-            ("encoder_no_repeat_ngram_size", 0.0),
-            ("num_return_sequences", 1.0),
-            ("min_length", 0.0),
-            ("min_new_tokens", 0.0),
-        ] {
-            if self.number(name, none)? != none {
-                return Err(self.wrong(name, &format!("{none}: anything else is not supported")));
+    /// Refuses settings that would lead to other tokens.
+    fn only_supported(self) -> Result<(), GenerateError> {
+        let is_drawn = self.value["do_sample"] == true;
+        for (name, neutral) in NUMBERS.iter().chain(NUMBERS_OF_DRAWS.iter().filter(|_| is_drawn)) {
+            if self.number(name, *neutral)? != *neutral {
+                return Err(self.wrong(name, &format!("{neutral}: anything else is not supported")));
             }
         }
+        let is_empty = |value: &Value| match value {
+            Value::Null | Value::Bool(false) => true,
+            Value::Array(list) => list.is_empty(),
+            Value::Object(fields) => fields.is_empty(),
+            _ => false,
+        };
+        match OTHERS.iter().find(|name| !is_empty(&self.value[**name])) {
+            Some(name) => Err(self.wrong(name, "null: it is not supported")),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the choice of tokens.
+    fn settings(self, max_length: Option<usize>) -> Result<Settings, GenerateError> {
+        self.only_supported()?;
         let choice = match self.value["do_sample"] == true {
             false => Choice::Greedy,
             true => Choice::Sample {

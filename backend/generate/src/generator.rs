@@ -70,6 +70,8 @@ pub enum Ended {
     End,
     /// The text had the most tokens that it may have.
     Length,
+    /// Prompt and text filled the model's context.
+    Context,
     /// A stop text was found.
     Stop,
     /// The run was cancelled.
@@ -436,7 +438,8 @@ impl Generator {
         if stopped {
             (course.ended, course.finished) = (Some(Ended::Stop), true);
         } else if course.length >= course.settings.max_length {
-            course.ended = Some(Ended::Length);
+            let is_context = course.settings.max_length >= self.config.context;
+            course.ended = Some(if is_context { Ended::Context } else { Ended::Length });
         }
         Some(Ok(Piece { token: Some(token), text }))
     }

@@ -4,6 +4,9 @@ use crate::Fault;
 use anabranch_kernels::{DType, Tensor};
 
 /// Returns an axis of a tensor of `rank` dimensions, counted from the end if negative.
+///
+/// # Errors
+/// If the tensor has no such axis.
 pub fn axis_of(axis: i64, rank: usize) -> Result<usize, Fault> {
     let range = -(rank as i64)..rank as i64;
     if !range.contains(&axis) {
@@ -12,7 +15,7 @@ pub fn axis_of(axis: i64, rank: usize) -> Result<usize, Fault> {
     Ok(axis.rem_euclid(rank as i64) as usize)
 }
 
-/// Returns the elements of an integer or bool tensor.
+/// Returns the elements of an integer or bool tensor; `None` for other types, or if a `u64` is beyond `i64`.
 pub fn integers(tensor: &Tensor) -> Option<Vec<i64>> {
     fn widened<T: anabranch_kernels::dtype::Element + Into<i64>>(tensor: &Tensor) -> Option<Vec<i64>> {
         Some(tensor.elements::<T>()?.iter().map(|element| (*element).into()).collect())

@@ -13,15 +13,27 @@ use std::fmt;
 #[error("{text}")]
 pub struct Fault {
     text: String,
-    /// Whether the operator is valid, but it, or this use of it, has no lowering.
-    pub is_unsupported: bool,
-    /// Whether the only cause is a shortage of memory.
-    pub is_memory: bool,
-    /// Value whose elements would have to be known.
-    pub needs: Option<ValueId>,
+    is_unsupported: bool,
+    is_memory: bool,
+    needs: Option<ValueId>,
 }
 
 impl Fault {
+    /// Whether the operator is valid, but it, or this use of it, has no lowering.
+    pub const fn is_unsupported(&self) -> bool {
+        self.is_unsupported
+    }
+
+    /// Whether the only cause is a shortage of memory.
+    pub const fn is_memory(&self) -> bool {
+        self.is_memory
+    }
+
+    /// Returns the value whose elements would have to be known.
+    pub const fn needs(&self) -> Option<ValueId> {
+        self.needs
+    }
+
     /// Creates the fault of shapes, axes or sizes that the operator's definition forbids.
     pub fn invalid(text: impl Into<String>) -> Self {
         Self { text: text.into(), is_unsupported: false, is_memory: false, needs: None }

@@ -493,7 +493,7 @@ fn every_limit_of_memory_is_kept_or_refused() {
             match made(limit) {
                 Ok(_) => enough = limit,
                 Err(fault) => {
-                    assert!(fault.is_memory && fault.to_string().contains("limit"), "{fault}");
+                    assert!(fault.is_memory() && fault.to_string().contains("limit"), "{fault}");
                     least = limit;
                 }
             }

@@ -2,11 +2,17 @@
 //! results against plain loops. Also runs graphs of drops.
 
 mod graph;
+mod job;
 mod named;
+#[cfg(target_os = "linux")]
+mod processes;
+#[cfg(not(target_os = "linux"))]
+#[path = "flow/no_processes.rs"]
 mod processes;
 mod program;
 mod report;
 
+#[cfg(target_os = "linux")]
 pub(super) use processes::MachineCommand;
 
 use super::args::{parse_seconds, refuse_given};

@@ -115,6 +115,7 @@ enum Command {
     Costs(costs::CostsCommand),
     Pipe(Box<pipe::PipeCommand>),
     Flow(Box<flow::FlowCommand>),
+    #[cfg(target_os = "linux")]
     #[command(hide = true)]
     FlowMachine(flow::MachineCommand),
     Fit(Box<fit::FitCommand>),
@@ -283,6 +284,7 @@ fn main_or_panic() -> ExitCode {
         Command::Costs(command) => command.run(output),
         Command::Pipe(command) => command.run(output),
         Command::Flow(command) => command.run(output),
+        #[cfg(target_os = "linux")]
         Command::FlowMachine(command) => command.run(),
         Command::Fit(command) => command.run(output),
         Command::Strategies(command) => command.run(output),

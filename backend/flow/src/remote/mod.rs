@@ -181,14 +181,14 @@ fn unsent(machine: u32, error: &io::Error) -> FlowError {
 }
 
 /// Returns nanoseconds of the clock that all processes share.
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 fn monotonic() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     (now.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(now.tv_nsec as u64)
 }
 
 /// Without sockets there is only one process.
-#[cfg(not(unix))]
+#[cfg(not(target_os = "linux"))]
 fn monotonic() -> u64 {
     0
 }

@@ -1,38 +1,27 @@
 //! Sockets between the processes of a run: made in one process, and handed over to the others.
 
 use super::socket::UnixStream;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 use rustix::io::{IoSlice, IoSliceMut};
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
     recvmsg, sendmsg,
 };
 use std::io;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 use std::mem::MaybeUninit;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 use std::os::fd::AsFd;
 
 /// Most machines that can be processes: each has a socket to each other, and systems usually allow 1024 open files per
 /// process.
 const MOST: usize = 32;
 
-/// A peer that has gone is an error, not a signal. Apple's sockets are made so, and have no such flag.
-#[cfg(all(unix, not(target_vendor = "apple")))]
-const SEND: SendFlags = SendFlags::NOSIGNAL;
-#[cfg(target_vendor = "apple")]
-const SEND: SendFlags = SendFlags::empty();
-
-/// No program that this process starts gets the sockets. Apple's systems have no such flag.
-#[cfg(all(unix, not(target_vendor = "apple")))]
-const RECEIVE: RecvFlags = RecvFlags::CMSG_CLOEXEC;
-#[cfg(target_vendor = "apple")]
-const RECEIVE: RecvFlags = RecvFlags::empty();
-
 /// One process's end of a run whose machines are processes: its machine number, and a socket to each other machine.
 ///
 /// Sockets are made in pairs and have no names, so that no other process can open them and they leave no files behind.
+/// A process can hand them over, and take them over, on Linux alone.
 ///
 /// ```
 /// # mod anabranch { pub use anabranch_flow as flow; }
@@ -65,7 +54,7 @@ impl Peers {
     /// Returns the ends of `machines` machines, each of which has a socket to each other.
     ///
     /// # Errors
-    /// If there are none, or more than 32, or the system has no more sockets. Outside Unix, if there are two or more.
+    /// If there are none, or more than 32, or the system has no more sockets. Outside Linux, if there are two or more.
     pub fn pairs(machines: u32) -> io::Result<Vec<Self>> {
         let count = machines as usize;
         if !(1..=MOST).contains(&count) {
@@ -86,7 +75,7 @@ impl Peers {
     }
 }
 
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 impl Peers {
     /// Sends this end to the process at the other end of a socket, which takes it over.
     ///
@@ -100,7 +89,7 @@ impl Peers {
         if !sockets.is_empty() {
             control.push(SendAncillaryMessage::ScmRights(&sockets));
         }
-        match sendmsg(to, &[IoSlice::new(&said)], &mut control, SEND)? {
+        match sendmsg(to, &[IoSlice::new(&said)], &mut control, SendFlags::NOSIGNAL)? {
             8 => Ok(()),
             _ => Err(io::ErrorKind::WriteZero.into()),
         }
@@ -113,17 +102,12 @@ impl Peers {
     pub fn take_over(from: &UnixStream) -> io::Result<Self> {
         let (mut said, mut space) = ([0; 8], [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))]);
         let mut control = RecvAncillaryBuffer::new(&mut space);
-        let got = recvmsg(from, &mut [IoSliceMut::new(&mut said)], &mut control, RECEIVE)?;
+        let got = recvmsg(from, &mut [IoSliceMut::new(&mut said)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
         let rights = control.drain().filter_map(|message| match message {
             RecvAncillaryMessage::ScmRights(sockets) => Some(sockets),
             _ => None,
         });
-        let sockets: Vec<_> = rights.flatten().map(UnixStream::from).collect();
-        #[cfg(target_vendor = "apple")]
-        for socket in &sockets {
-            rustix::io::fcntl_setfd(socket, rustix::io::FdFlags::CLOEXEC)?;
-        }
-        let mut sockets = sockets.into_iter();
+        let mut sockets = rights.flatten().map(UnixStream::from).collect::<Vec<_>>().into_iter();
         let [m0, m1, m2, m3, count @ ..] = said;
         let (machine, count) = (u32::from_le_bytes([m0, m1, m2, m3]), u32::from_le_bytes(count) as usize);
         if got.bytes != 8 || !(1..=MOST).contains(&count) || machine as usize >= count || sockets.len() != count - 1 {

@@ -3,6 +3,7 @@
 mod bindings;
 mod ends;
 mod random;
+#[cfg(target_os = "linux")]
 mod remote;
 #[cfg(shuttle)]
 mod schedules;

@@ -124,6 +124,7 @@ fn random_flows_give_what_a_loop_gives() {
     .budget_ms(700);
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn random_flows_among_processes_give_what_a_loop_gives() {
     arbtest(|unstructured| {

@@ -3,7 +3,7 @@
 use super::tiny::{TINY, Tiny};
 use super::{answer, folder, open, open_in};
 use anabranch_execute::RunOptions;
-use anabranch_generate::{Choice, Sample, Settings, measure};
+use anabranch_generate::{Choice, Ended, Sample, Settings, measure};
 use std::fs;
 use tempfile::TempDir;
 
@@ -85,6 +85,14 @@ fn what_a_fixed_cache_cannot_hold_is_refused_before_anything_runs() {
     let all = Settings { ignore_ends: true, ..Settings::default() };
     let (tokens, _) = answer(&mut generator, &[3, 60, 7], &all);
     assert_eq!((tokens.len(), generator.session().plans_made()), (29, 2), "a prompt and a step fill the cache");
+    for (max_length, ended) in [(32, Ended::Context), (31, Ended::Length)] {
+        let settings = Settings { max_length, ..all.clone() };
+        let mut course = generator.start(&[3, 60, 7], &settings, false).expect("fits");
+        while let Some(piece) = generator.advance(&mut course, &RunOptions::default()) {
+            piece.expect("runs");
+        }
+        assert_eq!(course.ended(), Some(ended), "{max_length}");
+    }
     let (mut unbounded, _directory) = TINY.open();
     let (same, _) = answer(&mut unbounded, &[3, 60, 7], &Settings { max_length: 32, ..all });
     assert_eq!(tokens, same);

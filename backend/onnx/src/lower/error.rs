@@ -119,10 +119,12 @@ impl LowerError {
 
     /// Creates the error of a node that was computed between programs.
     pub fn of_host_operator(node: &str, operator: &str, fault: &Fault) -> Self {
-        let kind = match fault {
-            Fault { is_memory: true, .. } => ErrorKind::Memory,
-            Fault { is_unsupported: true, .. } => ErrorKind::Unsupported,
-            _ => ErrorKind::Model,
+        let kind = if fault.is_memory() {
+            ErrorKind::Memory
+        } else if fault.is_unsupported() {
+            ErrorKind::Unsupported
+        } else {
+            ErrorKind::Model
         };
         Self::of_node(kind, node, operator, format!(": {fault}"))
     }

@@ -346,14 +346,14 @@ impl<'a> Lowering<'a> {
     fn refuse(&mut self, name: String, node: &Node, fault: &Fault) {
         let builder = &self.builder;
         let inputs_of = |value| self.inputs_of.entry(value).or_insert_with(|| builder.inputs_of(value)).clone();
-        let wanted = fault.needs.map_or_else(Vec::new, inputs_of);
-        let hopeless = !fault.is_unsupported || self.cannot(node, fault, &wanted);
+        let wanted = fault.needs().map_or_else(Vec::new, inputs_of);
+        let hopeless = !fault.is_unsupported() || self.cannot(node, fault, &wanted);
         let all = if hopeless { &mut self.refusal } else { &mut self.late };
         all.add(Obstacle {
             node: name,
             operator: node.op_type.clone(),
             reason: fault.to_string(),
-            is_unsupported: fault.is_unsupported,
+            is_unsupported: fault.is_unsupported(),
             is_late: !hopeless,
             wanted,
         });
@@ -364,13 +364,13 @@ impl<'a> Lowering<'a> {
     fn cannot(&mut self, node: &Node, fault: &Fault, wanted: &[String]) -> bool {
         let repeats = matches!(&node.op_type[..], "Loop" | "Scan");
         let is_host_operator =
-            host_operators::is_host_operator(node) || control::is_control(node) && (repeats || fault.needs.is_none());
-        if fault.needs.is_some() && !(is_host_operator && self.later) {
+            host_operators::is_host_operator(node) || control::is_control(node) && (repeats || fault.needs().is_none());
+        if fault.needs().is_some() && !(is_host_operator && self.later) {
             self.wanted.insert(wanted.to_vec());
         }
         if is_host_operator {
             self.host_operator_outputs.extend(node.outputs.iter().flatten());
         }
-        !is_host_operator && fault.needs.is_none()
+        !is_host_operator && fault.needs().is_none()
     }
 }

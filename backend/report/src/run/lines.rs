@@ -76,8 +76,8 @@ impl fmt::Display for LoadLine {
 pub fn busy(load: &Load) -> Option<String> {
     let Load { processor_ms, waited_ms, wall_ms, pressure_percent } = load;
     let ms = |ms: f64| duration(ms * 1e-3);
-    let seen = match (waited_ms, pressure_percent) {
-        (Some(waited), _) => format!("our threads ran for {} and waited {} for a core", ms(*processor_ms), ms(*waited)),
+    let seen = match (waited_ms.zip(*processor_ms), pressure_percent) {
+        (Some((waited, ran)), _) => format!("our threads ran for {} and waited {} for a core", ms(ran), ms(waited)),
         (None, Some(percent)) => {
             format!("some thread waited for a core for {} % of {}", digits(*percent, 0), ms(*wall_ms))
         }

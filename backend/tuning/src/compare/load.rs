@@ -21,8 +21,8 @@ const OWN: f64 = 0.9;
 pub struct Load {
     /// Duration of the measurement.
     pub wall_ms: f64,
-    /// Processor time of all of this process's threads; 0 where it cannot be read (Windows).
-    pub processor_ms: f64,
+    /// Processor time of all of this process's threads; `None` if it cannot be read, as outside Linux and macOS.
+    pub processor_ms: Option<f64>,
     /// Total time for which these threads were ready but had no core (`/proc/self/task/*/schedstat`); `None` if that
     /// cannot be read.
     pub waited_ms: Option<f64>,
@@ -34,7 +34,7 @@ pub struct Load {
 /// Measures the load from its start on.
 pub(crate) struct LoadMeter {
     begun: Instant,
-    processor: Duration,
+    processor: Option<Duration>,
     waited: Option<Duration>,
     pressure: Option<Duration>,
 }
@@ -43,17 +43,17 @@ impl Load {
     /// Returns the share of the time for which threads wanted a core but had none.
     pub fn waited_share(&self) -> Option<f64> {
         let waited = self.waited_ms?;
-        let wanted = self.processor_ms + waited;
+        let wanted = self.processor_ms? + waited;
         (wanted > 0.0).then(|| waited / wanted)
     }
 
-    /// Whether times are longer than on an otherwise idle machine.
+    /// Whether times are longer than on an otherwise idle machine; `false` where the system says nothing of it.
     pub fn is_busy(&self) -> bool {
         self.is_busy_with(std::thread::available_parallelism().map_or(1, usize::from))
     }
 
     fn is_busy_with(&self, cores: usize) -> bool {
-        if self.processor_ms >= OWN * cores as f64 * self.wall_ms {
+        if self.processor_ms.is_some_and(|processor| processor >= OWN * cores as f64 * self.wall_ms) {
             return false;
         }
         match (self.waited_share(), self.pressure_percent) {
@@ -77,7 +77,7 @@ impl LoadMeter {
         let pressed = since(pressure(), self.pressure).map(|time| 100.0 * time.as_secs_f64() / wall.as_secs_f64());
         Load {
             wall_ms: ms(wall),
-            processor_ms: ms(processor().saturating_sub(self.processor)),
+            processor_ms: since(processor(), self.processor).map(ms),
             waited_ms: since(waited(), self.waited).map(ms),
             pressure_percent: pressed.filter(|percent| percent.is_finite()).map(|percent| percent.min(100.0)),
         }
@@ -85,16 +85,16 @@ impl LoadMeter {
 }
 
 /// Returns the processor time of this process since its start.
-#[cfg(unix)]
-fn processor() -> Duration {
+#[cfg(any(target_os = "linux", target_os = "macos"))]
+fn processor() -> Option<Duration> {
     use rustix::time::{ClockId, Timespec, clock_gettime};
     let Timespec { tv_sec, tv_nsec } = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(u64::try_from(tv_sec).unwrap_or(0), u32::try_from(tv_nsec).unwrap_or(0))
+    Some(Duration::new(u64::try_from(tv_sec).ok()?, u32::try_from(tv_nsec).ok()?))
 }
 
-#[cfg(not(unix))]
-fn processor() -> Duration {
-    Duration::ZERO
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
+fn processor() -> Option<Duration> {
+    None
 }
 
 /// Returns the total time for which all threads of this process waited for a core.
@@ -143,22 +143,23 @@ mod tests {
 
     #[test]
     fn threads_that_wait_for_cores_or_a_pressed_system_are_a_busy_machine() {
-        let quiet = Load { wall_ms: 100.0, processor_ms: 170.0, waited_ms: Some(2.0), pressure_percent: Some(90.0) };
+        let quiet =
+            Load { wall_ms: 100.0, processor_ms: Some(170.0), waited_ms: Some(2.0), pressure_percent: Some(90.0) };
         assert!(!quiet.is_busy_with(2), "others wait, and do not keep our threads from their cores");
         assert!(Load { waited_ms: Some(40.0), ..quiet }.is_busy_with(2));
         assert!(Load { waited_ms: None, ..quiet }.is_busy_with(2));
         assert!(!Load { waited_ms: None, pressure_percent: None, ..quiet }.is_busy_with(2));
-        let own = Load { processor_ms: 195.0, waited_ms: Some(600.0), ..quiet };
+        let own = Load { processor_ms: Some(195.0), waited_ms: Some(600.0), ..quiet };
         assert!(!own.is_busy_with(2) && own.is_busy_with(4), "our own threads have all cores");
-        assert_eq!(Load { processor_ms: 60.0, waited_ms: Some(40.0), ..quiet }.waited_share(), Some(0.4));
+        assert_eq!(Load { processor_ms: Some(60.0), waited_ms: Some(40.0), ..quiet }.waited_share(), Some(0.4));
     }
 
-    #[cfg(unix)]
+    #[cfg(any(target_os = "linux", target_os = "macos"))]
     #[test]
     fn processor_time_of_this_process_passes() {
         let meter = LoadMeter::start();
         let sum = (0..1_000_000u64).fold(0, |sum, number| std::hint::black_box(sum ^ number));
         let load = meter.stop();
-        assert!(load.processor_ms > 0.0 && load.wall_ms > 0.0, "{load:?} {sum}");
+        assert!(load.processor_ms > Some(0.0) && load.wall_ms > 0.0, "{load:?} {sum}");
     }
 }

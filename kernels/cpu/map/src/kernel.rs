@@ -345,6 +345,8 @@ mod tests {
             (Unary::Exp, 1.0, std::f64::consts::E),
             (Unary::Log, 2.0, std::f64::consts::LN_2),
             (Unary::Sin, 2.0, 2f64.sin()),
+            // The C library of mingw reduces by a π of 66 bits.
+            #[cfg(not(all(windows, target_env = "gnu")))]
             (Unary::Sin, 1e7, 1e7f64.sin()),
             (Unary::Cos, 2.0, 2f64.cos()),
             (Unary::Cos, -3e9, 3e9f64.cos()),

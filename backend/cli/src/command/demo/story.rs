@@ -264,7 +264,7 @@ mod tests {
             outcomes,
             failed: Vec::new(),
             notes: Vec::new(),
-            load: Load { wall_ms: 1000.0, processor_ms: 10.0, waited_ms, pressure_percent: None },
+            load: Load { wall_ms: 1000.0, processor_ms: Some(10.0), waited_ms, pressure_percent: None },
         }
     }
 

@@ -234,6 +234,7 @@ fn figures(course: &Course) -> String {
     let timing = course.timing();
     let ended = match course.ended() {
         Some(Ended::Length) => "; it has the greatest length",
+        Some(Ended::Context) => "; it fills the model's context",
         Some(Ended::Stop) => "; a stop text ended it",
         Some(Ended::Cancelled) => "; it was interrupted",
         Some(Ended::End) | None => "",

@@ -66,7 +66,7 @@ fn known(operator: &Operator<'_>, builder: &mut Builder) -> Result<Option<Vec<Vi
     let given: u64 = inputs.iter().flatten().map(Item::bytes).sum();
     let work = Work::new(&team, None, given.saturating_add(MOST_MEMORY));
     let items = match (Call { node: operator.node, inputs: &inputs, work: &work }).made_by(compute) {
-        Err(fault) if fault.is_memory => return Ok(None),
+        Err(fault) if fault.is_memory() => return Ok(None),
         made => made?,
     };
     let tensors: Option<Vec<_>> =
