@@ -68,8 +68,8 @@ fn copy(bytes: &PyBuffer<u8>) -> Option<Buffer> {
     Some(buffer)
 }
 
-/// Returns the outputs with their memory. It is copied only if something else holds it: an input, a constant, or
-/// another output.
+/// Returns the outputs with their memory. It is copied if something else holds it: an input, a constant, another
+/// output, or the plan, which keeps small outputs.
 pub(crate) fn take(outputs: Outputs) -> Vec<Taken> {
     let tensors: Vec<(String, Tensor)> =
         outputs.iter().map(|(name, tensor)| (name.to_owned(), tensor.clone())).collect();

@@ -294,12 +294,16 @@ impl Engine {
         }
     }
 
-    /// Appends the outputs of a successful run, with their numbers.
+    /// Appends the outputs of a successful run, with their numbers. Large ones are the caller's alone.
     pub(super) fn take_outputs(&self, outputs: &mut Vec<(u32, Arc<Buffer>)>) {
-        if let Some(station) = &self.stations[HOST.index()]
-            && let Some(worker) = lock(&station.worker).cpu()
-        {
-            outputs.append(&mut worker.outputs);
+        for (at, station) in self.stations.iter().enumerate() {
+            let Some(station) = station else { continue };
+            if let Some(worker) = lock(&station.worker).cpu() {
+                if at == HOST.index() {
+                    outputs.append(&mut worker.outputs);
+                }
+                worker.give_away();
+            }
         }
     }
 }

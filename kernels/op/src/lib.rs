@@ -10,10 +10,12 @@ pub mod minifloat;
 #[doc(hidden)]
 pub mod narrowing;
 pub mod op;
+mod recycler;
 pub mod shape;
 pub mod tensor;
 
 pub use dtype::DType;
 pub use error::KernelError;
+pub use recycler::Recycler;
 pub use shape::Shape;
 pub use tensor::{Buffer, OutOfMemory, Tensor, TensorSpec};

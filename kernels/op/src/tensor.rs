@@ -2,6 +2,7 @@
 
 use crate::borrowed::Borrowed;
 use crate::dtype::{DType, Element};
+use crate::recycler::{Recycler, give_back};
 use crate::shape::Shape;
 use bytemuck::{Pod, Zeroable};
 use memmap2::{Mmap, MmapMut, MmapOptions};
@@ -10,7 +11,7 @@ use std::fmt;
 use std::fs::File;
 use std::io;
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// Alignment in bytes of every [`Buffer`] that this crate allocates: one cache line, one AVX-512 register.
 pub const ALIGNMENT: usize = 64;
@@ -45,7 +46,7 @@ impl fmt::Display for TensorSpec {
 
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C, align(64))]
-struct Line([u8; ALIGNMENT]);
+pub(crate) struct Line([u8; ALIGNMENT]);
 
 /// Size in bytes from which a [`Buffer`] has pages of its own. An allocator keeps freed memory between other
 /// allocations; after the packing of weights, that memory is as large as the weights.
@@ -80,10 +81,12 @@ impl fmt::Display for OutOfMemory {
 pub struct Buffer {
     memory: Memory,
     bytes: usize,
+    /// Gets the memory when the buffer is dropped.
+    home: Option<Weak<Recycler>>,
 }
 
 /// Owner of the bytes.
-enum Memory {
+pub(crate) enum Memory {
     Heap(Vec<Line>),
     /// Pages of the operating system, given back when the buffer is dropped.
     Pages(MmapMut),
@@ -106,11 +109,13 @@ impl Buffer {
     /// Allocates like [`zeroed`](Self::zeroed), but returns `None` if there is not enough memory: for sizes that a file
     /// chooses.
     pub fn try_zeroed(bytes: usize) -> Option<Self> {
-        let memory = match bytes >= PAGED {
-            true => Memory::Pages(pages(bytes).ok()?),
-            false => Memory::Heap(bytemuck::allocation::try_zeroed_vec(bytes.div_ceil(ALIGNMENT)).ok()?),
-        };
-        Some(Self { memory, bytes })
+        Some(Self { memory: Memory::try_zeroed(bytes)?, bytes, home: None })
+    }
+
+    /// Returns a buffer over this memory of as many bytes, or over fresh memory, which its recycler gets back.
+    pub(crate) fn of(memory: Option<Memory>, bytes: usize, home: Weak<Recycler>) -> Option<Self> {
+        let memory = memory.or_else(|| Memory::try_zeroed(bytes))?;
+        Some(Self { memory, bytes, home: Some(home) })
     }
 
     /// Returns a copy of `bytes`.
@@ -128,7 +133,7 @@ impl Buffer {
     pub unsafe fn borrowed(start: NonNull<u8>, bytes: usize) -> Option<Self> {
         // SAFETY: `Borrowed::new` makes the same demands as this function.
         let memory = unsafe { Borrowed::new(start, bytes) }?;
-        Some(Self { memory: Memory::Borrowed(memory), bytes })
+        Some(Self { memory: Memory::Borrowed(memory), bytes, home: None })
     }
 
     /// Maps `bytes` bytes of a file from `offset` on, which are read at first use. They are shared with all processes
@@ -153,7 +158,7 @@ impl Buffer {
         }
         // SAFETY: the bytes exist, and the caller promises that they stay and do not change.
         let mapped = unsafe { MmapOptions::new().offset(offset).len(bytes).map_copy_read_only(file) }?;
-        Ok(Self { memory: Memory::Mapped(mapped), bytes })
+        Ok(Self { memory: Memory::Mapped(mapped), bytes, home: None })
     }
 
     /// Whether the bytes are borrowed.
@@ -198,6 +203,23 @@ impl Buffer {
     }
 }
 
+impl Memory {
+    fn try_zeroed(bytes: usize) -> Option<Self> {
+        Some(match bytes >= PAGED {
+            true => Self::Pages(pages(bytes).ok()?),
+            false => Self::Heap(bytemuck::allocation::try_zeroed_vec(bytes.div_ceil(ALIGNMENT)).ok()?),
+        })
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if let Some(home) = self.home.take() {
+            give_back(&home, std::mem::replace(&mut self.memory, Memory::Heap(Vec::new())), self.bytes);
+        }
+    }
+}
+
 /// Returns fresh pages.
 fn pages(bytes: usize) -> io::Result<MmapMut> {
     let pages = MmapMut::map_anon(bytes)?;
@@ -211,7 +233,7 @@ fn pages(bytes: usize) -> io::Result<MmapMut> {
 
 impl Default for Buffer {
     fn default() -> Self {
-        Self { memory: Memory::Heap(Vec::new()), bytes: 0 }
+        Self { memory: Memory::Heap(Vec::new()), bytes: 0, home: None }
     }
 }
 

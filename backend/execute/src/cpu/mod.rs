@@ -14,16 +14,21 @@ use super::event::{Activity, Event, Lane};
 use super::memory_accounting::MemoryAccounting;
 use super::run_channels::{Delivery, Halt};
 use super::worker::{Log, Run, Worker};
-use super::worker_program::{After, DeviceProgram, HandOver, HandedOut, Work};
+use super::worker_program::{After, DeviceProgram, HandOver, HandedOut, SlotSpec, Work};
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_device::CpuTeam;
-use anabranch_kernels::Buffer;
 use anabranch_kernels::cpu::{CpuKernel, Team};
+use anabranch_kernels::{Buffer, Recycler};
 use anabranch_placement_core::platform::DeviceId;
 use anabranch_plan::{ExecError, Plan, TransferId};
 use cell::Cell;
 pub(super) use compute::perform;
 use std::sync::Arc;
+
+/// Size in bytes from which the memory of an output is the caller's alone after a run, and comes back when the caller
+/// drops it. A smaller output stays in its slot, and is replaced in the next run if the caller still holds it: giving
+/// it away and back would take longer than a small run.
+const GIVEN_AWAY: u64 = 16 << 10;
 
 /// The state of a CPU device between and during runs.
 pub(super) struct CpuWorker {
@@ -37,6 +42,10 @@ pub(super) struct CpuWorker {
     /// Factor by which nodes are slowed down, if above 1.
     slowdown: Option<f64>,
     cells: Vec<Cell>,
+    /// Slots of large outputs.
+    given_away: Vec<usize>,
+    /// Memory of large outputs that callers have dropped.
+    dropped: Arc<Recycler>,
     scratch: Buffer,
     /// Chunks that the running node reads.
     taken: Vec<Arc<Buffer>>,
@@ -46,6 +55,19 @@ pub(super) struct CpuWorker {
     held: Vec<Cell>,
     /// Buffers set aside for the caller, with the numbers of the outputs.
     pub(super) outputs: Vec<(u32, Arc<Buffer>)>,
+}
+
+/// Whether a slot's memory is the caller's after a run.
+fn is_given_away(slot: &SlotSpec) -> bool {
+    slot.handed_out && slot.bytes >= GIVEN_AWAY
+}
+
+/// Returns a buffer for a slot; `None` if memory is short.
+fn fresh(slot: &SlotSpec, dropped: &Arc<Recycler>) -> Option<Cell> {
+    match is_given_away(slot) {
+        true => Some(Cell::Shared(Arc::new(dropped.buffer(slot.bytes as usize)?))),
+        false => Cell::zeroed(slot.bytes, slot.shared),
+    }
 }
 
 impl CpuWorker {
@@ -74,6 +96,8 @@ impl CpuWorker {
             plan: Arc::clone(plan),
             log: Log::default(),
             cells: (0..program.cells.count()).map(|_| Cell::Empty).collect(),
+            given_away: Vec::new(),
+            dropped: Arc::default(),
             taken: Vec::with_capacity(8),
             made: Vec::with_capacity(8),
             held: Vec::with_capacity(8),
@@ -84,6 +108,10 @@ impl CpuWorker {
             scratch: Buffer::try_zeroed(scratch).ok_or_else(short)?,
             outputs: Vec::new(),
         };
+        for (at, slot) in worker.program.cells.slots.iter().enumerate().filter(|(_, slot)| is_given_away(slot)) {
+            worker.given_away.push(at);
+            worker.dropped.expect(slot.bytes as usize);
+        }
         if worker.restore() { Ok(worker) } else { Err(short()) }
     }
 
@@ -120,6 +148,13 @@ impl CpuWorker {
         Ok(())
     }
 
+    /// Keeps no hold of large outputs after a successful run.
+    pub(super) fn give_away(&mut self) {
+        for slot in &self.given_away {
+            self.cells[*slot] = Cell::Empty;
+        }
+    }
+
     /// Takes the buffer of an output, as a run that failed has left it.
     pub(super) fn left(&mut self, output: u32) -> Option<Arc<Buffer>> {
         let place = self.program.handed_out.iter().find(|handed_out| handed_out.output == output)?;
@@ -140,7 +175,7 @@ impl CpuWorker {
                     )
                 };
                 let short = || ExecError::new(ErrorKind::Memory, text());
-                *cell = Cell::zeroed(slot.bytes, slot.shared).ok_or_else(short)?;
+                *cell = fresh(slot, &self.dropped).ok_or_else(short)?;
             }
         }
         for landing in &program.first_landings {
@@ -269,7 +304,7 @@ impl Worker for CpuWorker {
         for (slot, cell) in program.cells.slots.iter().zip(&mut self.cells) {
             // A clone that a caller or a link still holds makes the buffer unusable.
             if !cell.is_free() {
-                let Some(fresh) = Cell::zeroed(slot.bytes, slot.shared) else { return false };
+                let Some(fresh) = fresh(slot, &self.dropped) else { return false };
                 *cell = fresh;
             }
         }

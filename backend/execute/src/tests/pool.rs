@@ -249,6 +249,31 @@ fn a_result_is_written_over_a_former_one_that_nobody_else_has() {
 }
 
 #[test]
+fn a_large_result_is_the_callers_alone_and_its_memory_comes_back() {
+    let placed = ladder(&["cpu", "cpu"], 2, &[1 << 16]);
+    let executor = on(&pool(&placed, 1), &placed);
+    let inputs = inputs(&placed.program);
+    let run = || executor.run(&inputs, &RunOptions::default()).expect("nothing fails").outputs;
+    let expected = run();
+    let address = |outputs: &[anabranch_kernels::Tensor]| outputs[0].bytes().as_ptr();
+    // A caller in a loop still holds the last result while the next is made.
+    let (mut last, mut places) = (run(), BTreeSet::new());
+    for _ in 0..6 {
+        let next = run();
+        assert!(next.iter().zip(&expected).all(|(output, expected)| output.same_bits(expected)));
+        places.insert(address(&last) as usize);
+        last = next;
+    }
+    assert!(places.len() <= 2, "{places:?}");
+    let (_, buffer) = last.swap_remove(0).into_parts();
+    let mut own = Arc::try_unwrap(buffer).expect("nothing else holds it");
+    own.bytes_mut().fill(1);
+    assert!(run()[0].same_bits(&expected[0]), "it was written over by the caller, and lies elsewhere");
+    drop(executor);
+    assert_eq!(own.bytes()[0], 1, "it outlives the executor");
+}
+
+#[test]
 fn a_thread_that_cannot_be_pinned_is_noted() {
     let placed = ladder(&["cpu", "cpu"], 1, &[6]);
     let mut given = devices(&placed, 1);

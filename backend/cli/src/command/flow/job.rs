@@ -1,4 +1,4 @@
-//! What the process of a machine is to run.
+//! The job of a process that is a machine of a flow.
 
 use super::SchedulerName;
 use super::named::ProgramName;

@@ -1,0 +1,118 @@
+//! Memory of dropped buffers, kept for later buffers of the same sizes: the system gives fresh pages at the cost of a
+//! fault each, which takes longer than many kernels that write them.
+
+use crate::tensor::{Buffer, Memory};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// Keeps the memory of its dropped buffers. It has at most one free memory of a size for each buffer of that size that
+/// it was [told of](Self::expect), and frees them when it is dropped itself.
+#[derive(Default)]
+pub struct Recycler(Mutex<Vec<Size>>);
+
+/// Free memory of one size.
+struct Size {
+    bytes: usize,
+    most: usize,
+    free: Vec<Memory>,
+}
+
+impl Recycler {
+    /// Raises the number of free memories of this size by one.
+    pub fn expect(&self, bytes: usize) {
+        let mut sizes = self.sizes();
+        match sizes.iter_mut().find(|size| size.bytes == bytes) {
+            Some(size) => size.most += 1,
+            None => sizes.push(Size { bytes, most: 1, free: Vec::new() }),
+        }
+    }
+
+    /// Returns a buffer of arbitrary bytes, whose memory comes back when it is dropped. `None` if memory is short.
+    pub fn buffer(self: &Arc<Self>, bytes: usize) -> Option<Buffer> {
+        let free = self.sizes().iter_mut().find(|size| size.bytes == bytes).and_then(|size| size.free.pop());
+        Buffer::of(free, bytes, Arc::downgrade(self))
+    }
+
+    fn sizes(&self) -> MutexGuard<'_, Vec<Size>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Gives a dropped buffer's memory back, if its recycler is still there and wants it.
+pub(crate) fn give_back(home: &Weak<Recycler>, memory: Memory, bytes: usize) {
+    let Some(recycler) = home.upgrade() else { return };
+    let mut sizes = recycler.sizes();
+    let size = sizes.iter_mut().find(|size| size.bytes == bytes && size.free.len() < size.most);
+    let excess = match size {
+        Some(size) => {
+            size.free.push(memory);
+            None
+        }
+        None => Some(memory),
+    };
+    // Pages are given back to the system without the lock, and the recycler's own may be the last reference.
+    drop(sizes);
+    drop(excess);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_of_a_dropped_buffer_is_that_of_the_next_of_its_size() {
+        for bytes in [100, 1 << 20] {
+            let recycler = Arc::new(Recycler::default());
+            recycler.expect(bytes);
+            let mut first = recycler.buffer(bytes).expect("memory");
+            first.bytes_mut().fill(7);
+            let start = first.bytes().as_ptr();
+            let other = recycler.buffer(bytes).expect("memory");
+            assert!(other.bytes().as_ptr() != start && other.bytes().iter().all(|byte| *byte == 0), "fresh");
+            drop(first);
+            assert_ne!(recycler.buffer(bytes + 64).expect("memory").bytes().as_ptr(), start, "another size");
+            let again = recycler.buffer(bytes).expect("memory");
+            assert!(again.len() == bytes && again.bytes().as_ptr() == start && again.bytes()[0] == 7);
+        }
+    }
+
+    #[test]
+    fn no_more_memory_is_kept_than_was_expected() {
+        let recycler = Arc::new(Recycler::default());
+        recycler.expect(64);
+        let free = || recycler.sizes().iter().map(|size| size.free.len()).sum::<usize>();
+        let three: Vec<_> = (0..3).map(|_| recycler.buffer(64).expect("memory")).collect();
+        drop(three);
+        assert_eq!(free(), 1);
+        drop(recycler.buffer(128));
+        assert_eq!(free(), 1, "no buffer of that size was expected");
+    }
+
+    #[test]
+    fn buffers_outlive_their_recycler_and_copies_have_none() {
+        let recycler = Arc::new(Recycler::default());
+        recycler.expect(4096);
+        let buffer = recycler.buffer(4096).expect("memory");
+        drop(buffer.clone());
+        assert!(recycler.sizes()[0].free.is_empty(), "a copy has memory of its own");
+        drop(recycler);
+        assert_eq!(buffer.bytes().len(), 4096);
+    }
+
+    #[test]
+    fn threads_drop_and_take_at_once() {
+        let recycler = Arc::new(Recycler::default());
+        recycler.expect(256);
+        std::thread::scope(|scope| {
+            for thread in 0..4u8 {
+                let recycler = &recycler;
+                scope.spawn(move || {
+                    for _ in 0..200 {
+                        let mut buffer = recycler.buffer(256).expect("memory");
+                        buffer.bytes_mut().fill(thread);
+                        assert!(buffer.bytes().iter().all(|byte| *byte == thread), "nobody else writes it");
+                    }
+                });
+            }
+        });
+    }
+}
