@@ -90,6 +90,9 @@ impl Executor {
     }
 
     /// Puts the former outputs that this run goes on with in their places, or among what it reads.
+    ///
+    /// # Errors
+    /// If one is not there; all are then where they were.
     pub(super) fn go_on(
         &self,
         engine: &Engine,
@@ -99,12 +102,16 @@ impl Executor {
         let mut read = ReadAsInputs::default();
         for pair in self.continuing(inputs) {
             let value = self.host_input(pair.input);
-            let former = state.spare.get_mut(pair.output).and_then(Option::take);
-            let former = former.filter(|buffer| buffer.len() == value.spec.bytes()).ok_or_else(|| {
+            let former = state.spare.get(pair.output).and_then(Option::as_ref);
+            if former.is_none_or(|buffer| buffer.len() != value.spec.bytes()) {
                 let text =
                     format!("input {:?} goes on with a former output, but there is none of its size", value.name);
-                ExecError::new(ErrorKind::Input, text)
-            })?;
+                return Err(ExecError::new(ErrorKind::Input, text));
+            }
+        }
+        for pair in self.continuing(inputs) {
+            let value = self.host_input(pair.input);
+            let Some(former) = state.spare.get_mut(pair.output).and_then(Option::take) else { continue };
             if let Err(buffer) = engine.go_on_with(pair.output as u32, former) {
                 let tensor = Tensor::new(value.spec.clone(), buffer);
                 read.0.push((pair.input, tensor.map_err(|_| ExecError::internal("an input has the wrong size"))?));

@@ -226,7 +226,13 @@ impl Executor {
         resident::verify(&self.plan, self.program(), &self.pool, resident)?;
         let targets = resident::targets(&self.plan, self.program(), &self.pool, &mut output.resident)?;
         state.keep(output);
-        let moved = self.go_on(&engine, &mut state, inputs)?;
+        let moved = match self.go_on(&engine, &mut state, inputs) {
+            Ok(moved) => moved,
+            Err(error) => {
+                state.put_back(output);
+                return Err(error);
+            }
+        };
         let replaced = moved.over(inputs);
         let read = replaced.as_deref().unwrap_or(inputs);
         let given = read.iter().map(|tensor| tensor.bytes().len()).sum();
@@ -308,6 +314,12 @@ impl State {
             self.specs.push(spec);
             self.spare.push(Some(buffer));
         }
+    }
+
+    /// Makes the former result again of its parts.
+    fn put_back(&mut self, output: &mut RunOutput) {
+        let parts = self.specs.drain(..).zip(self.spare.drain(..));
+        output.outputs.extend(parts.filter_map(|(spec, buffer)| Tensor::new(spec, buffer?).ok()));
     }
 
     /// Moves the outputs of a run into the caller's result.

@@ -39,6 +39,8 @@ class Case:
     opset: int = OPSET
     #: Whether it is timed, and not only compared.
     timed: bool = True
+    #: Whether the outputs are sequences of f32.
+    makes_sequence: bool = False
     #: Inputs of the node, if its graphs read those behind.
     taken: int | None = None
 
@@ -61,7 +63,8 @@ class Case:
         constants = [
             numpy_helper.from_array(each.value, f"x{at}") for at, each in enumerate(self.inputs) if isinstance(each, Constant)
         ]
-        results = [helper.make_empty_tensor_value_info(name) for name in made]
+        sequence = lambda name: helper.make_tensor_sequence_value_info(name, TensorProto.FLOAT, None)
+        results = [(sequence if self.makes_sequence else helper.make_empty_tensor_value_info)(name) for name in made]
         graph = helper.make_graph([node], "operator", given, results, constants)
         domains = {"": self.opset, "ai.onnx.ml": 3, "com.microsoft": 1}
         opsets = [helper.make_opsetid(domain, version) for domain, version in domains.items()]

@@ -105,8 +105,8 @@ def selected():
 
 def sequences():
     parts = [floats(64, 64, seed=seed) for seed in range(8)]
-    yield Case("SplitToSequence", "f32 64 × 64 in 8", [floats(64, 64), Constant(8, np.int64)], tolerance=EXACT)
-    yield Case("SequenceConstruct", "8 of f32 64 × 64", parts, tolerance=EXACT)
+    yield Case("SplitToSequence", "f32 64 × 64 in 8", [floats(64, 64), Constant(8, np.int64)], tolerance=EXACT, makes_sequence=True)
+    yield Case("SequenceConstruct", "8 of f32 64 × 64", parts, tolerance=EXACT, makes_sequence=True)
 
 
 def spatial():
@@ -117,6 +117,9 @@ def spatial():
         shape = f"f32 {channels} × {side} × {side}"
         for mode, where in (("nearest", "asymmetric"), ("linear", "half_pixel"), ("linear", "align_corners"), ("cubic", "half_pixel")):
             for factor in (2.0, 0.5, 1.3):
+                # ONNX Runtime aligns corners to the rounded size, the standard to the size before it is rounded.
+                if (where, factor) == ("align_corners", 1.3):
+                    continue
                 given = [image, None, Constant([1, 1, factor, factor], np.float32)]
                 options = {"mode": mode, "coordinate_transformation_mode": where}
                 if mode == "nearest":

@@ -97,7 +97,8 @@ def attention():
 def transforms():
     for length in (64, 1000, 1021):
         signal = floats(8, length, 1)
-        yield Case("DFT", f"f32 8 × {length}", [signal, None, Constant(1, np.int64)], tolerance=SUM)
+        # ONNX Runtime's error is up to 0.015 unless the length is a power of two.
+        yield Case("DFT", f"f32 8 × {length}", [signal, None, Constant(1, np.int64)], tolerance=1e-3)
         yield Case("DFT", f"f32 8 × {length}, onesided", [signal, None, Constant(1, np.int64)], {"onesided": 1}, tolerance=SUM)
     for window in ("HannWindow", "HammingWindow", "BlackmanWindow"):
         yield Case(window, "1,024", [np.array(1024, np.int64)])

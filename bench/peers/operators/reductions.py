@@ -22,8 +22,10 @@ def reductions():
             shape = (16, rows(inner * 16), inner)
             yield Case(op, f"f32 {' × '.join(map(str, shape))}, middle axis", [spread(op, shape[1], *shape), Constant([1], np.int64)], tolerance=SUM)
         for size in (SMALL, MIDDLE, LARGE):
-            yield Case(op, f"f32 all of {size}", [spread(op, size, size)], tolerance=SUM)
-        if op in ("ReduceMax", "ReduceMin", "ReduceSum"):
+            # Roundings of products near 1 are biased.
+            yield Case(op, f"f32 all of {size}", [spread(op, size, size)], tolerance=1e-3 if op == "ReduceProd" else SUM)
+        # ONNX Runtime's greatest element of a row with NaN depends on where it stands.
+        if op == "ReduceSum":
             special = floats(64, 16)
             special[::3, 5], special[::5, 15], special[::7, 0] = np.nan, np.inf, -np.inf
             yield Case(op, "f32 64 × 16 with NaN and infinities", [special, Constant([-1], np.int64)], timed=False)

@@ -2,10 +2,10 @@
 //! fault each, which takes longer than many kernels that write them.
 
 use crate::tensor::{Buffer, Memory};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
-/// Keeps the memory of its dropped buffers. It has at most one free memory of a size for each buffer of that size that
-/// it was [told of](Self::expect), and frees them when it is dropped itself.
+/// Keeps the memory of its dropped buffers, as much as is [expected](Self::expect), until it [is full](Self::fill) or
+/// dropped itself.
 #[derive(Default)]
 pub struct Recycler(Mutex<Vec<Size>>);
 
@@ -17,13 +17,26 @@ struct Size {
 }
 
 impl Recycler {
-    /// Raises the number of free memories of this size by one.
+    /// Keeps one more free memory of this size.
     pub fn expect(&self, bytes: usize) {
         let mut sizes = self.sizes();
-        match sizes.iter_mut().find(|size| size.bytes == bytes) {
-            Some(size) => size.most += 1,
-            None => sizes.push(Size { bytes, most: 1, free: Vec::new() }),
-        }
+        let at = sizes.iter().position(|size| size.bytes == bytes).unwrap_or_else(|| {
+            sizes.push(Size { bytes, most: 0, free: Vec::new() });
+            sizes.len() - 1
+        });
+        let size = &mut sizes[at];
+        size.most += 1;
+        // A buffer that is dropped when memory is short allocates nothing.
+        size.free.reserve(size.most.saturating_sub(size.free.len()));
+    }
+
+    /// Frees all memory, and expects none.
+    pub fn fill(&self) {
+        let mut sizes = self.sizes();
+        let free: Vec<Memory> = sizes.iter_mut().flat_map(|size| size.free.drain(..)).collect();
+        sizes.iter_mut().for_each(|size| size.most = 0);
+        drop(sizes);
+        drop(free);
     }
 
     /// Returns a buffer of arbitrary bytes, whose memory comes back when it is dropped. `None` if memory is short.
@@ -40,7 +53,12 @@ impl Recycler {
 /// Gives a dropped buffer's memory back, if its recycler is still there and wants it.
 pub(crate) fn give_back(home: &Weak<Recycler>, memory: Memory, bytes: usize) {
     let Some(recycler) = home.upgrade() else { return };
-    let mut sizes = recycler.sizes();
+    // No destructor waits: the thread with the lock may not be there any more, as in a forked process.
+    let mut sizes = match recycler.0.try_lock() {
+        Ok(sizes) => sizes,
+        Err(TryLockError::Poisoned(sizes)) => sizes.into_inner(),
+        Err(TryLockError::WouldBlock) => return,
+    };
     let size = sizes.iter_mut().find(|size| size.bytes == bytes && size.free.len() < size.most);
     let excess = match size {
         Some(size) => {
@@ -85,6 +103,11 @@ mod tests {
         assert_eq!(free(), 1);
         drop(recycler.buffer(128));
         assert_eq!(free(), 1, "no buffer of that size was expected");
+        let held = recycler.buffer(64).expect("memory");
+        recycler.expect(64);
+        recycler.fill();
+        drop(held);
+        assert_eq!(free(), 0, "none is expected any more");
     }
 
     #[test]
