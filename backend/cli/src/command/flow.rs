@@ -4,16 +4,18 @@
 mod graph;
 mod job;
 mod named;
-#[cfg(target_os = "linux")]
-mod processes;
 #[cfg(not(target_os = "linux"))]
-#[path = "flow/no_processes.rs"]
+mod no_processes;
+#[cfg(target_os = "linux")]
 mod processes;
 mod program;
 mod report;
 
 #[cfg(target_os = "linux")]
 pub(super) use processes::MachineCommand;
+
+#[cfg(not(target_os = "linux"))]
+use no_processes as processes;
 
 use super::args::{parse_seconds, refuse_given};
 use super::files::file_of;
