@@ -41,6 +41,9 @@ _ADDED = {
     "u2": "uint2",
 }
 _NAMES = {theirs: ours for ours, theirs in (_NUMPY | _ADDED).items()}
+_DTYPES = {ours: np.dtype(theirs) for ours, theirs in _NUMPY.items()}
+# The library's names of types that were given. NumPy takes longer to name a type than a small model takes to run.
+_GIVEN = {dtype: ours for ours, dtype in _DTYPES.items()}
 
 def dumps(value: Any) -> str:
     """JSON, also of NumPy's numbers, of paths, and of mappings and iterables that are no dictionaries and lists."""
@@ -69,14 +72,22 @@ def dtype_name(name: str) -> str:
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
     """NumPy's type for one of the library's."""
-    if name in _NUMPY:
-        return np.dtype(_NUMPY[name])
+    if (known := _DTYPES.get(name)) is not None:
+        return known
     try:
         import ml_dtypes
     except ImportError as error:
         raise InputError(f"elements of type {name} need the package ml_dtypes: pip install ml_dtypes") from error
     added: np.dtype[Any] = np.dtype(getattr(ml_dtypes, _ADDED[name]))
-    return added
+    return _DTYPES.setdefault(name, added)
+
+
+def _name_of(dtype: np.dtype[Any]) -> str | None:
+    """What the library calls a type of NumPy's, in any order of bytes; None if it has no such type."""
+    ours = _GIVEN.get(dtype) or _NAMES.get(dtype.name)
+    if ours is not None:
+        _GIVEN[dtype] = ours
+    return ours
 
 
 def given(inputs: Mapping[str, Any] | None, declared: Mapping[str, tuple[str | None, str]]) -> list[Given]:
@@ -85,8 +96,11 @@ def given(inputs: Mapping[str, Any] | None, declared: Mapping[str, tuple[str | N
         return []
     if not isinstance(inputs, Mapping):
         raise InputError(f"inputs are a dictionary from names to arrays, not {type(inputs).__name__}")
-    parts = (_parts(name, value, *declared.get(name, (None, "tensor"))) for name, value in inputs.items())
-    return [part for own in parts for part in own]
+    parts: list[Given] = []
+    for name, value in inputs.items():
+        dtype, kind = declared.get(name, (None, "tensor"))
+        parts += [_given(name, value, dtype)] if kind == "tensor" and value is not None else _parts(name, value, dtype, kind)
+    return parts
 
 
 def _parts(name: str, value: Any, declared: str | None, kind: str) -> list[Given]:
@@ -106,7 +120,7 @@ def _parts(name: str, value: Any, declared: str | None, kind: str) -> list[Given
 
 def _given(name: str, value: Any, declared: str | None) -> Given:
     array = _array(name, value, declared)
-    ours = _NAMES.get(array.dtype.name)
+    ours = _name_of(array.dtype)
     if ours is None:
         raise InputError(f"input `{name}`: elements of type {array.dtype} cannot be used; convert them, for example by astype")
     if ours in ("i4", "i2"):
@@ -140,7 +154,7 @@ def array(dtype: str, shape: list[int], memory: _native.Memory) -> np.ndarray[An
     """The array over an output's memory."""
     element = numpy_dtype(dtype)
     # NumPy makes no array over an empty buffer.
-    return np.frombuffer(memory, element).reshape(shape) if len(memory) else np.empty(shape, element)
+    return np.ndarray(shape, element, memory) if len(memory) else np.empty(shape, element)
 
 
 def assembled(made: Iterable[tuple[str, np.ndarray[Any, Any]]], kinds: Mapping[str, str]) -> dict[str, Any]:

@@ -167,6 +167,7 @@ class Session:
         self._outputs = tuple(map(Value._of, values["outputs"]))
         self._labels = {entry["name"]: entry["labels"] for entry in values["outputs"]}
         self._kinds = {entry["name"]: entry["kind"] for entry in values["outputs"]}
+        self._plain = set(self._kinds.values()) <= {"tensor"} and not any(self._labels.values())
         self._declared = {entry["name"]: (entry["dtype"], entry["kind"]) for entry in values["inputs"]}
 
     @property
@@ -236,8 +237,10 @@ class Session:
     ) -> dict[str, np.ndarray[Any, Any]]:
         main = threading.current_thread() is threading.main_thread()
         taken = self._session.run(given, token, timeout, main)
-        made = ((name, _arrays.array(dtype, shape, memory)) for name, dtype, shape, memory in taken)
-        outputs = _arrays.assembled(made, self._kinds)
+        made = {name: _arrays.array(dtype, shape, memory) for name, dtype, shape, memory in taken}
+        if self._plain:
+            return made
+        outputs = _arrays.assembled(made.items(), self._kinds)
         return {name: _arrays.labelled(array, self._labels.get(name)) for name, array in outputs.items()}
 
     def plan(self, inputs: Arrays | None = None) -> Plan:

@@ -1,7 +1,7 @@
 //! Sequences of data sets through stages on different devices.
 
 use super::failure::{Failure, Result};
-use super::tensors::{Given, Taken, copied, take};
+use super::tensors::{Copies, Given, Taken, copied, take};
 use super::work::{released, watched};
 use anabranch::pipeline::{Among, Goal, PipelineOptions};
 use anabranch::{Inputs, Session};
@@ -16,6 +16,7 @@ pub(crate) struct Pipeline {
     pipeline: anabranch::pipeline::Pipeline,
     /// Session whose devices it uses.
     _session: Arc<Session>,
+    copies: Copies,
 }
 
 impl Pipeline {
@@ -43,7 +44,7 @@ impl Pipeline {
 
     pub(crate) fn open(session: Arc<Session>, inputs: &Inputs, options: &PipelineOptions) -> Result<Self> {
         let pipeline = anabranch::pipeline::Pipeline::open(&session, inputs, options)?;
-        Ok(Self { pipeline, _session: session })
+        Ok(Self { pipeline, _session: session, copies: Copies::default() })
     }
 }
 
@@ -68,7 +69,7 @@ impl Pipeline {
             None,
             |_| {
                 let finished = self.pipeline.next().transpose()?;
-                Ok(finished.map(|finished| (finished.data_set, take(finished.outputs))))
+                Ok(finished.map(|finished| (finished.data_set, take(finished.outputs, &self.copies))))
             },
         )
     }

@@ -5,7 +5,7 @@ use super::options;
 use super::pipeline::Pipeline;
 use super::plan::Plan;
 use super::profile::Profile;
-use super::tensors::{Given, Taken, borrowed, take};
+use super::tensors::{Copies, Given, Taken, borrowed, take};
 use super::work::{CancelToken, released, watched};
 use anabranch::compare::{CompareOptions, SeriesOptions, compare, measure};
 use anabranch::planning::Planned;
@@ -41,6 +41,7 @@ pub(crate) struct Session {
     refined: Mutex<Option<(Specs, Arc<Prepared>)>>,
     /// Inputs and time of the last run; `None` if it failed.
     last: Mutex<Option<(Specs, Duration)>>,
+    copies: Copies,
 }
 
 #[pymethods]
@@ -62,6 +63,7 @@ impl Session {
                 what_if,
                 refined: Mutex::default(),
                 last: Mutex::default(),
+                copies: Copies::default(),
             })
         })
     }
@@ -240,9 +242,13 @@ impl Session {
     fn timed_run(&self, inputs: &Inputs, options: &RunOptions) -> Result<Vec<Taken>> {
         let begun = Instant::now();
         let ran = self.run_refined(inputs, options);
-        // A run that failed has no time.
-        *lock(&self.last) = ran.is_ok().then(|| (specs(inputs), begun.elapsed()));
-        Ok(take(ran?.outputs))
+        match &mut *lock(&self.last) {
+            // A run that failed has no time.
+            last if ran.is_err() => *last = None,
+            Some((of, time)) if is_of(of, inputs) => *time = begun.elapsed(),
+            last => *last = Some((specs(inputs), begun.elapsed())),
+        }
+        Ok(take(ran?.outputs, &self.copies))
     }
 
     /// Runs the plan that was refined for such inputs, or the session's own.

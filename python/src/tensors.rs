@@ -2,7 +2,7 @@
 
 use super::failure::{Failure, Result};
 use anabranch::{DType, Inputs, Outputs, Shape, Tensor, TensorSpec};
-use anabranch_kernels::Buffer;
+use anabranch_kernels::{Buffer, Recycler};
 use pyo3::buffer::PyBuffer;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -11,8 +11,8 @@ use serde::de::IntoDeserializer;
 use serde::de::value::Error as ValueError;
 use std::ffi::c_int;
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// An input array from Python: the input's name, the type of the elements, the shape, and the bytes in row-major order.
 pub(crate) type Given = (String, String, Vec<usize>, PyBuffer<u8>);
@@ -68,18 +68,56 @@ fn copy(bytes: &PyBuffer<u8>) -> Option<Buffer> {
     Some(buffer)
 }
 
+/// Memory of copied outputs whose arrays are gone, for the copies of the next run.
+#[derive(Default)]
+pub(crate) struct Copies {
+    dropped: Arc<Recycler>,
+    /// Sizes of the last run's copies, in bytes: memory of no other size is kept.
+    sizes: Mutex<Vec<usize>>,
+}
+
+/// Bytes from which the memory of a copy is worth keeping.
+const KEPT: usize = 16 << 10;
+
+impl Copies {
+    /// Keeps as many buffers of these sizes, and frees those of others.
+    fn expect(&self, sizes: impl Iterator<Item = usize> + Clone) {
+        let mut last = self.sizes.lock().unwrap_or_else(PoisonError::into_inner);
+        if sizes.clone().ne(last.iter().copied()) {
+            self.dropped.fill();
+            *last = sizes.collect();
+            last.iter().for_each(|bytes| self.dropped.expect(*bytes));
+        }
+    }
+
+    fn copy(&self, buffer: &Buffer) -> Buffer {
+        let kept = (buffer.len() >= KEPT).then(|| self.dropped.buffer(buffer.len())).flatten();
+        match kept {
+            Some(mut own) => {
+                own.bytes_mut().copy_from_slice(buffer.bytes());
+                own
+            }
+            None => buffer.clone(),
+        }
+    }
+}
+
 /// Returns the outputs with their memory. It is copied if something else holds it: an input, a constant, another
 /// output, or the plan, which keeps small outputs.
-pub(crate) fn take(outputs: Outputs) -> Vec<Taken> {
+pub(crate) fn take(outputs: Outputs, copies: &Copies) -> Vec<Taken> {
     let tensors: Vec<(String, Tensor)> =
         outputs.iter().map(|(name, tensor)| (name.to_owned(), tensor.clone())).collect();
     drop(outputs);
+    let is_own = |tensor: &Tensor| Arc::strong_count(tensor.buffer()) == 1 && !tensor.buffer().is_borrowed();
+    let large =
+        tensors.iter().map(|(_, tensor)| tensor).filter(|tensor| !is_own(tensor) && tensor.bytes().len() >= KEPT);
+    copies.expect(large.map(|tensor| tensor.bytes().len()));
     let taken = |(name, tensor): (String, Tensor)| {
         let (spec, buffer) = tensor.into_parts();
         let own = match Arc::try_unwrap(buffer) {
             Ok(own) if !own.is_borrowed() => own,
-            Ok(borrowed) => borrowed.clone(),
-            Err(shared) => Buffer::clone(&shared),
+            Ok(borrowed) => copies.copy(&borrowed),
+            Err(shared) => copies.copy(&shared),
         };
         (name, spec.dtype.name(), spec.shape.dims().to_vec(), Memory::new(own))
     };

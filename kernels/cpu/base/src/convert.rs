@@ -144,6 +144,15 @@ pub fn to_f64(dtype: DType, bytes: &[u8], out: &mut [f64]) {
     );
 }
 
+/// Converts elements of `dtype` to `i32`; wider integers keep the low bits.
+#[allow(clippy::unnecessary_cast, reason = "one table for all types")]
+pub fn to_i32(dtype: DType, bytes: &[u8], out: &mut [i32]) {
+    load!(dtype, bytes, out, i32,
+        DType::F16 => each(elements::<f16>(bytes), out, |x| x.to_f32() as i32),
+        DType::BF16 => each(elements::<bf16>(bytes), out, |x| x.to_f32() as i32),
+    );
+}
+
 /// Converts elements of `dtype` to `i64`.
 #[allow(clippy::unnecessary_cast, reason = "one table for all types")]
 pub fn to_i64(dtype: DType, bytes: &[u8], out: &mut [i64]) {
@@ -162,9 +171,56 @@ pub fn to_u64(dtype: DType, bytes: &[u8], out: &mut [u64]) {
     );
 }
 
+/// Returns a number truncated to an integer of at most 22 bits and a sign, to which it saturates; 0 for NaN.
+///
+/// Unlike with `as`, a loop over it is vectorised.
+#[inline(always)]
+fn short_integer(x: f32) -> i32 {
+    const MOST: f32 = 4_194_303.0;
+    /// A sum with it has the integer in its low bits.
+    const SHIFT: f32 = 12_582_912.0;
+    let x = if x > MOST { MOST } else { x };
+    let x = if x < -MOST { -MOST } else { x };
+    let x = if x.is_nan() { 0.0 } else { x };
+    (x.trunc() + SHIFT).to_bits() as i32 - SHIFT.to_bits() as i32
+}
+
+/// Returns the low 32 bits of a number truncated to an integer between the bounds, to which it saturates; those of 0
+/// for NaN. Loops over it are vectorised, as with [`short_integer`].
+#[inline(always)]
+fn integer(x: f64, least: f64, most: f64) -> u32 {
+    /// A sum with it has the integer in its low bits.
+    const SHIFT: f64 = 6_755_399_441_055_744.0;
+    let x = if x > most { most } else { x };
+    let x = if x < least { least } else { x };
+    let x = if x.is_nan() { 0.0 } else { x };
+    (x.trunc() + SHIFT).to_bits() as u32
+}
+
+/// Returns a number as `i32`, like `as`.
+#[inline(always)]
+fn integer_32(x: f64) -> i32 {
+    integer(x, f64::from(i32::MIN), f64::from(i32::MAX)) as i32
+}
+
+/// Returns a number as `u32`, like `as`.
+#[inline(always)]
+fn unsigned_32(x: f64) -> u32 {
+    integer(x, 0.0, f64::from(u32::MAX))
+}
+
 /// Converts `f32` numbers to elements of `dtype`.
 #[allow(clippy::unnecessary_cast, reason = "one table for all types")]
 pub fn from_f32(values: &[f32], dtype: DType, bytes: &mut [u8]) {
+    match dtype {
+        DType::I8 => return each(values, elements_mut(bytes), |x| short_integer(x).clamp(-128, 127) as i8),
+        DType::U8 => return each(values, bytes, |x| short_integer(x).clamp(0, 255) as u8),
+        DType::I16 => return each(values, elements_mut(bytes), |x| short_integer(x).clamp(-32_768, 32_767) as i16),
+        DType::U16 => return each(values, elements_mut(bytes), |x| short_integer(x).clamp(0, 65_535) as u16),
+        DType::I32 => return each(values, elements_mut(bytes), |x| integer_32(f64::from(x))),
+        DType::U32 => return each(values, elements_mut(bytes), |x| unsigned_32(f64::from(x))),
+        _ => {}
+    }
     store!(values, dtype, bytes, f32,
         DType::F16 => elements_mut::<f16>(bytes).convert_from_f32_slice(values),
         DType::BF16 => elements_mut::<bf16>(bytes).convert_from_f32_slice(values),
@@ -174,9 +230,27 @@ pub fn from_f32(values: &[f32], dtype: DType, bytes: &mut [u8]) {
 /// Converts `f64` numbers to elements of `dtype`.
 #[allow(clippy::unnecessary_cast, reason = "one table for all types")]
 pub fn from_f64(values: &[f64], dtype: DType, bytes: &mut [u8]) {
+    match dtype {
+        DType::I8 => return each(values, elements_mut(bytes), |x| integer_32(x).clamp(-128, 127) as i8),
+        DType::U8 => return each(values, bytes, |x| integer_32(x).clamp(0, 255) as u8),
+        DType::I16 => return each(values, elements_mut(bytes), |x| integer_32(x).clamp(-32_768, 32_767) as i16),
+        DType::U16 => return each(values, elements_mut(bytes), |x| integer_32(x).clamp(0, 65_535) as u16),
+        DType::I32 => return each(values, elements_mut(bytes), integer_32),
+        DType::U32 => return each(values, elements_mut(bytes), unsigned_32),
+        _ => {}
+    }
     store!(values, dtype, bytes, f64,
         DType::F16 => each(values, elements_mut::<f16>(bytes), f16_of),
         DType::BF16 => each(values, elements_mut::<bf16>(bytes), bf16_of),
+    );
+}
+
+/// Converts `i32` numbers to elements of `dtype`; narrower integers keep the low bits.
+#[allow(clippy::unnecessary_cast, reason = "one table for all types")]
+pub fn from_i32(values: &[i32], dtype: DType, bytes: &mut [u8]) {
+    store!(values, dtype, bytes, i32,
+        DType::F16 => each(values, elements_mut::<f16>(bytes), |x| f16_of(f64::from(x))),
+        DType::BF16 => each(values, elements_mut::<bf16>(bytes), |x| bf16_of(f64::from(x))),
     );
 }
 
@@ -212,7 +286,7 @@ pub fn bytes_of(literal: Literal, dtype: DType) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::{from_f64, from_i64, from_u64, odd};
+    use super::{from_f32, from_f64, from_i64, from_u64, odd};
     use anabranch_op::dtype::DType;
 
     fn bits(store: impl FnOnce(&mut [u8])) -> u16 {
@@ -245,6 +319,31 @@ mod tests {
             }
         }
         assert!(odd(f64::NAN).is_nan());
+    }
+
+    #[test]
+    fn floats_become_integers_as_by_rust() {
+        let mut x: Vec<f64> = vec![f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -0.0, 1e300, -1e300, 1e-300];
+        for exponent in [0, 6, 7, 8, 14, 15, 16, 21, 22, 23, 30, 31, 32, 33, 62, 63, 64] {
+            let power = 2f64.powi(exponent);
+            for near in [-1.5, -1.0, -0.75, -0.5, -0.25, 0.0, 0.25, 0.5, 0.75, 1.0, 1.5] {
+                x.extend([power + near, -power + near]);
+            }
+        }
+        let narrow: Vec<f32> = x.iter().map(|x| *x as f32).collect();
+        macro_rules! check {
+            ($($integer:ty: $dtype:ident),*) => {$({
+                let mut bytes = vec![0u64; x.len()];
+                let bytes = &mut bytemuck::cast_slice_mut::<u64, u8>(&mut bytes)[..x.len() * size_of::<$integer>()];
+                from_f64(&x, DType::$dtype, bytes);
+                let want: Vec<$integer> = x.iter().map(|x| *x as $integer).collect();
+                assert_eq!(bytemuck::cast_slice::<u8, $integer>(bytes), want, "f64 as {}", DType::$dtype);
+                from_f32(&narrow, DType::$dtype, bytes);
+                let want: Vec<$integer> = narrow.iter().map(|x| *x as $integer).collect();
+                assert_eq!(bytemuck::cast_slice::<u8, $integer>(bytes), want, "f32 as {}", DType::$dtype);
+            })*};
+        }
+        check!(i8: I8, u8: U8, i16: I16, u16: U16, i32: I32, u32: U32, i64: I64, u64: U64);
     }
 
     #[test]

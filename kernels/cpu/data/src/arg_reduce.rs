@@ -1,12 +1,33 @@
 //! Arg-reduce: the index of the greatest or least element along an axis.
+//!
+//! Elements are compared by their [keys](anabranch_cpu_base::order::with_keys). A line of consecutive elements is
+//! searched in blocks: the greatest key of a block is found by vectors, and only the best block is looked at again.
+//! Lines side by side are searched together, one index of the axis after the other.
 
-use anabranch_cpu_base::elements::elements_mut;
-use anabranch_cpu_base::{Call, CpuKernel, order};
+use anabranch_cpu_base::elements::{elements, elements_mut};
+use anabranch_cpu_base::order::{self, Key, Keyed, with_keys};
+use anabranch_cpu_base::team::Grid;
+use anabranch_cpu_base::vector::{Isa, Loop, vectorised};
+use anabranch_cpu_base::{Call, CpuKernel};
 use anabranch_op::dtype::DType;
 use anabranch_op::error::KernelError;
 use anabranch_op::op::{ArgReduce, NodeSpec};
+use bytemuck::Pod;
+use std::marker::PhantomData;
 
-/// Kernel that searches along one axis of `count` elements.
+/// Elements of a line that are searched at a time, and lines side by side that are.
+const BLOCK: usize = 64;
+
+/// Length of a line from which it is searched in blocks.
+const SHORT: usize = 16;
+
+/// Least number of lines side by side that are searched together; fewer are searched one by one.
+const TOGETHER: usize = 8;
+
+/// Elements that are worth a part.
+const PIECE: usize = 16 << 10;
+
+/// Kernel that searches along one axis of `count` elements, which are `inner` elements apart.
 struct ArgReduceKernel {
     op: ArgReduce,
     count: usize,
@@ -21,40 +42,167 @@ pub(crate) fn prepare(node: &NodeSpec, op: &ArgReduce) -> Box<dyn CpuKernel> {
     Box::new(ArgReduceKernel { op: op.clone(), count: dims[op.axis], inner, dtype })
 }
 
-impl ArgReduceKernel {
-    /// Returns a number that is greater the better an element fits the search. A NaN fits best.
-    fn key(&self, element: &[u8]) -> u64 {
-        let key = order::key(self.dtype, element);
-        match (self.op.greatest, order::of_nan(self.dtype) == Some(key)) {
-            (true, _) => key,
-            (false, true) => u64::MAX,
-            (false, false) => !key,
-        }
-    }
-}
-
 impl CpuKernel for ArgReduceKernel {
     fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
-        let size = self.dtype.size();
-        let key = |flat: usize| self.key(&call.inputs[0][flat * size..][..size]);
-        for (at, target) in elements_mut::<i64>(call.outputs[0]).iter_mut().enumerate() {
-            let start = at / self.inner * self.inner * self.count + at % self.inner;
-            let mut best = (0, key(start));
-            for index in 1..self.count {
-                let candidate = key(start + index * self.inner);
-                if candidate > best.1 || (candidate == best.1 && self.op.last) {
-                    best = (index, candidate);
+        let (source, target) = (call.inputs[0], elements_mut::<i64>(call.outputs[0]));
+        if target.is_empty() {
+            return Ok(());
+        }
+        let slice = self.count * self.inner;
+        let bytes = slice * self.dtype.size();
+        // A slice of many lines is cut between them, and short slices are joined.
+        let tile_columns = (PIECE / self.count).next_multiple_of(BLOCK);
+        if self.inner > tile_columns {
+            let batch = target.len() / self.inner;
+            let grid = Grid { batch, rows: 1, columns: self.inner, tile_rows: 1, tile_columns };
+            call.team.run_tiles(target, grid, &|mut tile| {
+                let (matrix, first) = (tile.matrix, tile.columns.start);
+                self.search(&source[matrix * bytes..][..bytes], first, tile.row(0));
+            });
+        } else {
+            let slices = (PIECE / slice).max(1);
+            call.team.run_pieces(target, slices * self.inner, &|at, target| {
+                let source = source[at * slices * bytes..].chunks_exact(bytes);
+                for (source, target) in source.zip(target.chunks_exact_mut(self.inner)) {
+                    self.search(source, 0, target);
                 }
-            }
-            *target = best.0 as i64;
+            });
         }
         Ok(())
     }
 }
 
+impl ArgReduceKernel {
+    /// Searches lines of a slice, from line `first` on.
+    fn search(&self, source: &[u8], first: usize, target: &mut [i64]) {
+        with_keys(self.dtype, Lines { kernel: self, source, first, target });
+    }
+}
+
+/// Lines of one slice, and where their results go.
+struct Lines<'a> {
+    kernel: &'a ArgReduceKernel,
+    source: &'a [u8],
+    first: usize,
+    target: &'a mut [i64],
+}
+
+impl Keyed for Lines<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<T: Pod, K: Key>(self, key: impl Fn(T) -> K + Copy + Sync) {
+        let op = &self.kernel.op;
+        // The greatest of these is what is searched for; a NaN is, in either case. A type without NaN has 0 instead,
+        // whose complement it is anyway.
+        let nan = order::of_nan(self.kernel.dtype).map_or(K::default(), K::of);
+        let least = move |element| {
+            let key = key(element);
+            if key == nan { !K::default() } else { !key }
+        };
+        match (op.greatest, op.last) {
+            (true, false) => vectorised(Search::<T, K, _, false>(self, key, PhantomData)),
+            (true, true) => vectorised(Search::<T, K, _, true>(self, key, PhantomData)),
+            (false, false) => vectorised(Search::<T, K, _, false>(self, least, PhantomData)),
+            (false, true) => vectorised(Search::<T, K, _, true>(self, least, PhantomData)),
+        }
+    }
+}
+
+/// Search for the greatest key, the last one (`LAST`) or the first.
+struct Search<'a, T, K, F, const LAST: bool>(Lines<'a>, F, PhantomData<(T, K)>);
+
+impl<T: Pod, K: Key, F: Fn(T) -> K + Copy, const LAST: bool> Loop for Search<'_, T, K, F, LAST> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<I: Isa>(self) {
+        let Self(Lines { kernel, source, first, target }, key, _) = self;
+        let (source, inner) = (elements::<T>(source), kernel.inner);
+        if inner == 1 {
+            target[0] = along::<T, K, LAST>(source, key) as i64;
+        } else if inner < TOGETHER {
+            for (line, target) in target.iter_mut().enumerate() {
+                let line = source[first + line..].iter().step_by(inner);
+                *target = one_by_one::<K, LAST>(line.map(|element| key(*element))) as i64;
+            }
+        } else {
+            for (block, target) in target.chunks_mut(BLOCK).enumerate() {
+                beside::<T, K, LAST>(&source[first + block * BLOCK..], inner, target, key);
+            }
+        }
+    }
+}
+
+/// Returns whether a later key replaces the best one so far.
+#[inline(always)]
+fn better<K: Key, const LAST: bool>(key: K, best: K) -> bool {
+    if LAST { key >= best } else { key > best }
+}
+
+#[inline(always)]
+fn one_by_one<K: Key, const LAST: bool>(keys: impl Iterator<Item = K>) -> usize {
+    let (mut best, mut found) = (K::default(), 0);
+    for (at, key) in keys.enumerate() {
+        let better = better::<K, LAST>(key, best);
+        best = if better { key } else { best };
+        found = if better { at } else { found };
+    }
+    found
+}
+
+/// Searches consecutive elements.
+#[inline(always)]
+fn along<T: Pod, K: Key, const LAST: bool>(line: &[T], key: impl Fn(T) -> K) -> usize {
+    if line.len() < SHORT {
+        return one_by_one::<K, LAST>(line.iter().map(|element| key(*element)));
+    }
+    let (mut best, mut found) = (K::default(), 0);
+    for (at, block) in line.chunks(BLOCK).enumerate() {
+        let greatest = greatest(block, &key);
+        if better::<K, LAST>(greatest, best) {
+            (best, found) = (greatest, at * BLOCK);
+        }
+    }
+    // Keys of the best block are compared with the greatest, and the places of those that equal it are joined.
+    let block = &line[found..line.len().min(found + BLOCK)];
+    let fits = |at: u32, element: &T, other| if key(*element) == best { at } else { other };
+    let places = (0..).zip(block);
+    let place = match LAST {
+        false => places.fold(u32::MAX, |first, (at, element)| first.min(fits(at, element, u32::MAX))),
+        true => places.fold(0, |last, (at, element)| last.max(fits(at, element, 0))),
+    };
+    found + place as usize
+}
+
+/// Returns the greatest key of a block.
+#[inline(always)]
+fn greatest<T: Pod, K: Key>(block: &[T], key: &impl Fn(T) -> K) -> K {
+    // A whole block has a known length, and becomes vectors.
+    match block.first_chunk::<BLOCK>() {
+        Some(block) => block.iter().fold(K::default(), |best, element| best.max(key(*element))),
+        None => block.iter().fold(K::default(), |best, element| best.max(key(*element))),
+    }
+}
+
+/// Searches up to [`BLOCK`] lines side by side, whose first elements are those of `source`.
+#[inline(always)]
+fn beside<T: Pod, K: Key, const LAST: bool>(source: &[T], inner: usize, target: &mut [i64], key: impl Fn(T) -> K) {
+    let mut bests = [K::default(); BLOCK];
+    target.fill(0);
+    for (at, row) in source.chunks(inner).enumerate() {
+        for ((target, best), element) in target.iter_mut().zip(&mut bests).zip(row) {
+            let key = key(*element);
+            let better = better::<K, LAST>(key, *best);
+            *best = if better { key } else { *best };
+            *target = if better { at as i64 } else { *target };
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use crate::testing::{computed, shape, tensor};
+    use crate::testing::{computed, node, run_all_ways, shape, tensor};
     use anabranch_op::op::{ArgReduce, Op};
     use anabranch_op::{DType, Tensor};
 
@@ -79,6 +227,39 @@ mod tests {
         for greatest in [true, false] {
             assert_eq!(found(&[1.0, f64::NAN, 3.0], &[3], 0, greatest, false, &[1]), [1]);
             assert_eq!(found(&[0.0, -0.0], &[2], 0, greatest, true, &[1]), [1]);
+        }
+    }
+
+    #[test]
+    fn every_axis_length_and_type_is_searched() {
+        let dtypes = [DType::F32, DType::F64, DType::F16, DType::I8, DType::U8, DType::I64, DType::U16];
+        for (outer, count, inner) in [1, 3, 200].into_iter().flat_map(|outer| {
+            [1, 2, 7, 63, 64, 65, 200]
+                .into_iter()
+                .flat_map(move |count| [1, 2, 7, 8, 64, 100].map(|n| (outer, count, n)))
+        }) {
+            if outer * count * inner > 100_000 {
+                continue;
+            }
+            let dims = [outer, count, inner];
+            // Each value is there several times.
+            let value = |at: usize| (at * 37 % 61) as f64;
+            for dtype in dtypes {
+                let inputs = [tensor(dtype, &dims, value)];
+                for (greatest, last) in [(true, false), (true, true), (false, false), (false, true)] {
+                    let op = Op::ArgReduce(ArgReduce { axis: 1, greatest, last });
+                    let got = run_all_ways(&node(op, &inputs, DType::I64, &[outer, inner]), &inputs).remove(0);
+                    for (at, got) in got.elements::<i64>().expect("indices").iter().enumerate() {
+                        let line = |index: usize| value((at / inner * count + index) * inner + at % inner);
+                        let best = (1..count).fold(0, |best, index| {
+                            let (new, old) = (line(index), line(best));
+                            let beyond = if greatest { new > old } else { new < old };
+                            if beyond || last && new == old { index } else { best }
+                        });
+                        assert_eq!(*got, best as i64, "{dtype} {dims:?} {greatest} {last} at {at}");
+                    }
+                }
+            }
         }
     }
 

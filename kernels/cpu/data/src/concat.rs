@@ -1,4 +1,6 @@
 //! Concat: for every index of the axes before, a run of each input in order.
+//!
+//! Short periods are written input by input, so that runs of a few bytes are copied without a call for each.
 
 use anabranch_cpu_base::{Call, CpuKernel};
 use anabranch_op::error::KernelError;
@@ -6,6 +8,9 @@ use anabranch_op::op::{Concat, NodeSpec};
 
 /// Bytes of the output that one part of a parallel run writes.
 const PIECE: usize = 256 << 10;
+
+/// Longest period that is written input by input.
+const SHORT: usize = 1024;
 
 /// Kernel of a concatenation: the start of each input's run within one period of the output, all in bytes.
 struct ConcatKernel {
@@ -29,6 +34,18 @@ impl CpuKernel for ConcatKernel {
         if self.period == 0 {
             return Ok(());
         }
+        if self.period <= SHORT {
+            let periods = PIECE / self.period;
+            call.team.run_pieces(&mut *call.outputs[0], periods * self.period, &|piece, target| {
+                for (input, ends) in call.inputs.iter().zip(self.starts.windows(2)) {
+                    let run = ends[1] - ends[0];
+                    if run > 0 {
+                        place(&input[piece * periods * run..], run, &mut target[ends[0]..], self.period);
+                    }
+                }
+            });
+            return Ok(());
+        }
         call.team.run_pieces(&mut *call.outputs[0], PIECE, &|piece, target| {
             let mut at = piece * PIECE;
             let mut rest = target;
@@ -49,9 +66,37 @@ impl CpuKernel for ConcatKernel {
     }
 }
 
+/// Copies runs to places that are `period` bytes apart, as far as both reach.
+fn place(runs: &[u8], run: usize, target: &mut [u8], period: usize) {
+    match run {
+        1 => place_all::<1>(runs, target, period),
+        2 => place_all::<2>(runs, target, period),
+        4 => place_all::<4>(runs, target, period),
+        8 => place_all::<8>(runs, target, period),
+        12 => place_all::<12>(runs, target, period),
+        16 => place_all::<16>(runs, target, period),
+        24 => place_all::<24>(runs, target, period),
+        28 => place_all::<28>(runs, target, period),
+        32 => place_all::<32>(runs, target, period),
+        64 => place_all::<64>(runs, target, period),
+        128 => place_all::<128>(runs, target, period),
+        256 => place_all::<256>(runs, target, period),
+        _ => {
+            let targets = target.chunks_mut(period).zip(runs.chunks_exact(run));
+            targets.for_each(|(target, run)| target[..run.len()].copy_from_slice(run));
+        }
+    }
+}
+
+/// Copies runs of `N` bytes.
+fn place_all<const N: usize>(runs: &[u8], target: &mut [u8], period: usize) {
+    let targets = target.chunks_mut(period).zip(runs.as_chunks::<N>().0);
+    targets.for_each(|(target, run)| *target.first_chunk_mut().expect("a period holds each run") = *run);
+}
+
 #[cfg(test)]
 mod tests {
-    use crate::testing::{computed, tensor};
+    use crate::testing::{computed, node, run_all_ways, tensor};
     use anabranch_op::DType;
     use anabranch_op::op::{Concat, Op};
 
@@ -76,6 +121,23 @@ mod tests {
                 }
             }
             assert_eq!(got, want);
+        }
+    }
+
+    #[test]
+    fn short_runs_of_every_length_follow_each_other() {
+        for lengths in
+            [vec![1, 1], vec![1, 2, 3, 4], vec![7, 0, 8, 16], vec![64, 5], vec![60, 80, 110], vec![24, 12, 28]]
+        {
+            let (outer, total) = (30_000 / lengths.len(), lengths.iter().sum::<usize>());
+            let inputs: Vec<_> =
+                lengths.iter().map(|n| tensor(DType::U8, &[outer, *n], |i| (i % 251) as f64)).collect();
+            let op = Op::Concat(Concat { axis: 1 });
+            let got = run_all_ways(&node(op, &inputs, DType::U8, &[outer, total]), &inputs).remove(0);
+            for (row, got) in got.bytes().chunks_exact(total).enumerate() {
+                let runs = inputs.iter().zip(&lengths).map(|(input, n)| &input.bytes()[row * n..][..*n]);
+                assert_eq!(got, runs.collect::<Vec<_>>().concat(), "{lengths:?} at {row}");
+            }
         }
     }
 }

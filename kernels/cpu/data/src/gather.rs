@@ -1,10 +1,17 @@
 //! Gather: whole slices, or single elements, chosen by indices.
+//!
+//! All indices are checked first, so that the copies, which threads share, cannot fail.
 
-use anabranch_cpu_base::elements::elements;
+use anabranch_cpu_base::elements::{elements, elements_mut};
+use anabranch_cpu_base::team::{Grid, Tile};
 use anabranch_cpu_base::{Call, CpuKernel};
 use anabranch_op::dtype::DType;
 use anabranch_op::error::KernelError;
 use anabranch_op::op::{Gather, NodeSpec};
+use bytemuck::Pod;
+
+/// Bytes of a result that are worth a part.
+const PIECE: usize = 64 << 10;
 
 /// Kernel that gathers slices of one axis, chosen by a list of indices.
 struct SliceGather {
@@ -16,11 +23,18 @@ struct SliceGather {
 }
 
 /// Kernel that gathers single elements along one axis.
+///
+/// Element `j` of a row of the result comes from `base + j · step + index · stride`, where the row gives the base.
 struct ElementGather {
-    input: Vec<usize>,
-    strides: Vec<usize>,
-    output: Vec<usize>,
-    axis: usize,
+    /// Sizes of the result's dimensions before the last, outermost first, and the distances in the input (0 along the
+    /// axis). Neighbours that are one dimension in both are one here.
+    outer: Vec<(usize, usize)>,
+    /// Elements of a row of the result.
+    row: usize,
+    step: usize,
+    /// Number of elements along the axis, and how far apart they are.
+    count: usize,
+    stride: usize,
     size: usize,
     indices: DType,
 }
@@ -29,69 +43,170 @@ struct ElementGather {
 pub(crate) fn prepare(node: &NodeSpec, op: &Gather) -> Box<dyn CpuKernel> {
     let (input, indices) = (&node.inputs[0], &node.inputs[1]);
     let (dims, size) = (input.shape.dims(), input.dtype.size());
-    if op.elementwise {
-        return Box::new(ElementGather {
-            input: dims.to_vec(),
-            strides: input.shape.strides(),
-            output: indices.shape.dims().to_vec(),
-            axis: op.axis,
-            size,
-            indices: indices.dtype,
-        });
+    if !op.elementwise {
+        let inner: usize = dims[op.axis + 1..].iter().product();
+        return Box::new(SliceGather { count: dims[op.axis], run: inner * size, indices: indices.dtype });
     }
-    let inner: usize = dims[op.axis + 1..].iter().product();
-    Box::new(SliceGather { count: dims[op.axis], run: inner * size, indices: indices.dtype })
+    let strides = input.shape.strides();
+    let mut outer: Vec<(usize, usize)> = Vec::new();
+    for (axis, dim) in indices.shape.dims().iter().enumerate().filter(|(_, dim)| **dim != 1) {
+        let stride = if axis == op.axis { 0 } else { strides[axis] };
+        match outer.last_mut() {
+            Some(last) if stride > 0 && last.1 == dim * stride => *last = (last.0 * dim, stride),
+            _ => outer.push((*dim, stride)),
+        }
+    }
+    let (row, step) = outer.pop().unwrap_or((1, 0));
+    let (count, stride) = (dims[op.axis], strides[op.axis]);
+    Box::new(ElementGather { outer, row, step, count, stride, size, indices: indices.dtype })
 }
 
-/// Returns the index at a position, counted from the front.
-fn index(indices: &[u8], dtype: DType, at: usize, count: usize) -> Result<usize, KernelError> {
-    let given = match dtype {
-        DType::I32 => i64::from(elements::<i32>(indices)[at]),
-        _ => elements::<i64>(indices)[at],
-    };
-    let counted = if given < 0 { given.checked_add(count as i64) } else { Some(given) };
-    counted.and_then(|i| usize::try_from(i).ok()).filter(|i| *i < count).ok_or_else(|| KernelError::Value {
-        op: "gather",
-        reason: format!("index {given} at position {at} is outside an axis of {count}"),
-    })
+/// Integer that is an index; a negative one counts from the end.
+trait Index: Pod + Into<i64> + Sync {
+    /// Returns the index of an axis of `count` elements, counted from the front.
+    #[inline(always)]
+    fn from_front(self, count: usize) -> usize {
+        let index: i64 = self.into();
+        (if index < 0 { index.wrapping_add(count as i64) } else { index }) as usize
+    }
+}
+
+impl Index for i32 {}
+impl Index for i64 {}
+
+/// Returns whether all indices are within an axis of `count` elements.
+fn check<I: Index>(indices: &[I], count: usize) -> Result<(), KernelError> {
+    let outside = |index: &I| index.from_front(count) >= count;
+    // Every index is looked at, as a loop that may end early takes longer.
+    if !indices.iter().fold(false, |any, index| any | outside(index)) {
+        return Ok(());
+    }
+    let at = indices.iter().position(outside).unwrap_or(0);
+    let given: i64 = indices[at].into();
+    let reason = format!("index {given} at position {at} is outside an axis of {count}");
+    Err(KernelError::Value { op: "gather", reason })
 }
 
 impl CpuKernel for SliceGather {
     fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
-        let (source, indices) = (call.inputs[0], call.inputs[1]);
-        let number = indices.len() / self.indices.size();
-        if self.run == 0 || number == 0 {
+        match self.indices {
+            DType::I32 => self.gather(call, elements::<i32>),
+            _ => self.gather(call, elements::<i64>),
+        }
+    }
+}
+
+impl SliceGather {
+    fn gather<I: Index>(&self, call: Call<'_>, indices: fn(&[u8]) -> &[I]) -> Result<(), KernelError> {
+        let (source, indices, target) = (call.inputs[0], indices(call.inputs[1]), &mut *call.outputs[0]);
+        if self.run == 0 || target.is_empty() {
             return Ok(());
         }
-        for (at, target) in call.outputs[0].chunks_exact_mut(self.run).enumerate() {
-            let chosen = index(indices, self.indices, at % number, self.count)?;
-            target.copy_from_slice(&source[(at / number * self.count + chosen) * self.run..][..self.run]);
-        }
+        check(indices, self.count)?;
+        let (rows, columns) = (target.len() / self.run, self.run);
+        let grid = Grid { batch: 1, rows, columns, tile_rows: PIECE.div_ceil(self.run), tile_columns: 4 * PIECE };
+        call.team.run_tiles(target, grid, &|mut tile| match self.run {
+            1 => self.short::<u8, I>(source, indices, &mut tile),
+            2 => self.short::<u16, I>(source, indices, &mut tile),
+            4 => self.short::<u32, I>(source, indices, &mut tile),
+            8 => self.short::<u64, I>(source, indices, &mut tile),
+            16 => self.short::<[u64; 2], I>(source, indices, &mut tile),
+            _ => {
+                let columns = tile.columns.clone();
+                let rows = tile.rows.clone();
+                for (row, chosen) in self.chosen(indices, rows.start).take(rows.len()).enumerate() {
+                    tile.row(row).copy_from_slice(&source[chosen * self.run..][columns.clone()]);
+                }
+            }
+        });
         Ok(())
+    }
+
+    /// Copies slices of the size of `T`.
+    fn short<T: Pod, I: Index>(&self, source: &[u8], indices: &[I], tile: &mut Tile<'_, u8>) {
+        let source = elements::<T>(source);
+        let chosen = self.chosen(indices, tile.rows.start);
+        let target = elements_mut::<T>(tile.whole_rows());
+        target.iter_mut().zip(chosen).for_each(|(target, chosen)| *target = source[chosen]);
+    }
+
+    /// Returns the slices of the input that are slices `first`, `first + 1`, … of the result.
+    fn chosen<I: Index>(&self, indices: &[I], first: usize) -> impl Iterator<Item = usize> {
+        let (block, within) = (first / indices.len(), first % indices.len());
+        let (mut base, mut rest) = (block * self.count, indices[within..].iter());
+        std::iter::from_fn(move || {
+            let index = rest.next().or_else(|| {
+                base += self.count;
+                rest = indices.iter();
+                rest.next()
+            })?;
+            Some(base + index.from_front(self.count))
+        })
     }
 }
 
 impl CpuKernel for ElementGather {
     fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
-        let (source, indices) = (call.inputs[0], call.inputs[1]);
-        for (at, target) in call.outputs[0].chunks_exact_mut(self.size).enumerate() {
-            let mut rest = at;
-            let mut offset = index(indices, self.indices, at, self.input[self.axis])? * self.strides[self.axis];
-            for axis in (0..self.output.len()).rev() {
-                if axis != self.axis {
-                    offset += rest % self.output[axis] * self.strides[axis];
-                }
-                rest /= self.output[axis];
-            }
-            target.copy_from_slice(&source[offset * self.size..][..self.size]);
+        match self.size {
+            1 => self.gather::<u8>(call),
+            2 => self.gather::<u16>(call),
+            4 => self.gather::<u32>(call),
+            _ => self.gather::<u64>(call),
         }
+    }
+}
+
+impl ElementGather {
+    fn gather<T: Pod + Send + Sync>(&self, call: Call<'_>) -> Result<(), KernelError> {
+        match self.indices {
+            DType::I32 => self.gather_by::<T, i32>(call),
+            _ => self.gather_by::<T, i64>(call),
+        }
+    }
+
+    fn gather_by<T: Pod + Send + Sync, I: Index>(&self, call: Call<'_>) -> Result<(), KernelError> {
+        let (source, indices) = (elements::<T>(call.inputs[0]), elements::<I>(call.inputs[1]));
+        check(indices, self.count)?;
+        let piece = (PIECE / size_of::<T>()).div_ceil(self.row.max(1)) * self.row;
+        call.team.run_pieces(elements_mut::<T>(call.outputs[0]), piece, &|at, target| {
+            let rows = target.chunks_exact_mut(self.row).zip(indices[at * piece..].chunks_exact(self.row));
+            for ((target, indices), base) in rows.zip(self.bases(at * piece / self.row)) {
+                for (at, (target, index)) in target.iter_mut().zip(indices).enumerate() {
+                    *target = source[base + at * self.step + index.from_front(self.count) * self.stride];
+                }
+            }
+        });
         Ok(())
+    }
+
+    /// Returns the bases of rows `first`, `first + 1`, ….
+    fn bases(&self, first: usize) -> impl Iterator<Item = usize> {
+        let ((inner, stride), outer) =
+            self.outer.split_last().map_or(((1, 0), &[][..]), |(last, outer)| (*last, outer));
+        let base_of = move |block: usize| {
+            let mut rest = block;
+            outer.iter().rev().fold(0, |base, (dim, stride)| {
+                let index = rest % dim;
+                rest /= dim;
+                base + index * stride
+            })
+        };
+        let (mut block, mut at) = (first / inner, first % inner);
+        let mut base = base_of(block);
+        std::iter::from_fn(move || {
+            if at == inner {
+                (block, at) = (block + 1, 0);
+                base = base_of(block);
+            }
+            at += 1;
+            Some(base + (at - 1) * stride)
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{computed, node, run, tensor};
+    use crate::testing::{computed, node, run, run_all_ways, shape, tensor};
     use anabranch_op::op::{Gather, Op};
     use anabranch_op::{DType, Tensor};
 
@@ -117,13 +232,78 @@ mod tests {
     }
 
     #[test]
+    fn every_axis_size_and_type_is_gathered() {
+        let shapes: [(&[usize], &[usize]); 8] = [
+            (&[5], &[9]),
+            (&[1, 7], &[1, 3]),
+            (&[3, 4, 5], &[3, 4, 5]),
+            (&[3, 4, 5], &[2, 3, 2]),
+            (&[2, 3, 4, 5], &[2, 3, 1, 5]),
+            (&[2, 3, 4, 5], &[1, 1, 4, 1]),
+            (&[70, 3, 600], &[70, 2, 600]),
+            (&[3, 2, 1], &[3, 0, 1]),
+        ];
+        for (dims, out) in shapes {
+            for (axis, dtype) in
+                (0..dims.len()).flat_map(|a| [DType::U8, DType::F16, DType::F32, DType::I64].map(|t| (a, t)))
+            {
+                let count = dims[axis] as i64;
+                let fits = (0..dims.len()).all(|other| other == axis || out[other] <= dims[other]);
+                let chosen = |at: usize| (at as i64 * 7 + 3) % (2 * count) - count;
+                for indices in [DType::I32, DType::I64].into_iter().filter(|_| fits) {
+                    let inputs =
+                        [tensor(dtype, dims, |i| (i % 127) as f64), tensor(indices, out, |i| chosen(i) as f64)];
+                    let op = Op::Gather(Gather { axis, elementwise: true });
+                    let got = run_all_ways(&node(op, &inputs, dtype, out), &inputs).remove(0);
+                    let (from, to) = (shape(dims).strides(), shape(out).strides());
+                    for at in 0..shape(out).elements() {
+                        let index = |other: usize| at / to[other] % out[other];
+                        let place =
+                            |other| if other == axis { chosen(at).rem_euclid(count) as usize } else { index(other) };
+                        let source: usize = (0..dims.len()).map(|other| place(other) * from[other]).sum();
+                        let bytes =
+                            |tensor: &Tensor, at: usize| tensor.bytes()[at * dtype.size()..][..dtype.size()].to_vec();
+                        assert_eq!(bytes(&got, at), bytes(&inputs[0], source), "{dims:?} {out:?} along {axis} at {at}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn slices_of_every_size_are_gathered() {
+        for (outer, inner, number) in
+            [1, 2, 3, 300].into_iter().flat_map(|o| [1, 2, 3, 4, 9, 70_000].map(|i| (o, i, 5)))
+        {
+            if outer * inner > 100_000 {
+                continue;
+            }
+            for dtype in [DType::U8, DType::F16, DType::F32, DType::I64] {
+                let chosen = [2i64, -3, 0, 2, 1];
+                let inputs = [tensor(dtype, &[outer, 3, inner], |i| (i % 127) as f64), Tensor::from_i64s(&chosen)];
+                let op = Op::Gather(Gather { axis: 1, elementwise: false });
+                let got = run_all_ways(&node(op, &inputs, dtype, &[outer, number, inner]), &inputs).remove(0);
+                let run = inner * dtype.size();
+                for (at, got) in got.bytes().chunks_exact(run).enumerate() {
+                    let slice = at / number * 3 + chosen[at % number].rem_euclid(3) as usize;
+                    assert!(*got == inputs[0].bytes()[slice * run..][..run], "{outer} {inner} {dtype} at {at}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn an_index_outside_is_an_error_that_names_it() {
         let input = tensor(DType::F32, &[2, 3], |i| i as f64);
         for bad in [3, -4, i64::MIN, i64::MAX] {
-            let inputs = [input.clone(), Tensor::from_i64s(&[bad])];
-            let op = Op::Gather(Gather { axis: 1, elementwise: false });
-            let error = run(&node(op, &inputs, DType::F32, &[2, 1]), &inputs).expect_err("outside");
-            assert!(error.to_string().contains(&bad.to_string()), "{error}");
+            for elementwise in [false, true] {
+                let dims: &[usize] = if elementwise { &[2, 1] } else { &[1] };
+                let indices = Tensor::from_elements(shape(dims), &vec![bad; dims[0]]).expect("as many");
+                let inputs = [input.clone(), indices];
+                let op = Op::Gather(Gather { axis: 1, elementwise });
+                let error = run(&node(op, &inputs, DType::F32, &[2, 1]), &inputs).expect_err("outside");
+                assert!(error.to_string().contains(&bad.to_string()), "{error}");
+            }
         }
     }
 }

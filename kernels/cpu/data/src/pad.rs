@@ -5,6 +5,7 @@ use anabranch_cpu_base::{Call, CpuKernel};
 use anabranch_op::error::KernelError;
 use anabranch_op::op::{NodeSpec, Pad, PadMode};
 use bytemuck::Pod;
+use std::ops::Range;
 
 /// Approximate elements of the output that one part of a parallel run writes.
 const PIECE: usize = 16 << 10;
@@ -12,6 +13,8 @@ const PIECE: usize = 16 << 10;
 /// Kernel of a pad: for each axis the input index of each output index, or `None` in a constant border.
 struct PadKernel {
     sources: Vec<Vec<Option<usize>>>,
+    /// Elements of a row that are consecutive in the input.
+    inside: Range<usize>,
     strides: Vec<usize>,
     value: Vec<u8>,
     size: usize,
@@ -39,7 +42,13 @@ pub(crate) fn prepare(node: &NodeSpec, op: &Pad) -> Result<Box<dyn CpuKernel>, K
         sources.push(vec![Some(0)]);
     }
     let strides = if input.rank() == 0 { vec![1] } else { input.strides() };
-    Ok(Box::new(PadKernel { sources, strides, value, size: dtype.size() }))
+    let row = &sources[sources.len() - 1];
+    let start = op.before.last().map_or(0, |before| before.unsigned_abs() * usize::from(*before > 0)).min(row.len());
+    let inside = (0..)
+        .zip(&row[start..])
+        .take_while(|(at, source)| source.is_some() && **source == row[start].map(|first| first + at));
+    let inside = start..start + inside.count();
+    Ok(Box::new(PadKernel { sources, inside, strides, value, size: dtype.size() }))
 }
 
 /// Returns the source of an index: `Some(None)` for the constant, `None` if the index would be mirrored twice.
@@ -74,8 +83,11 @@ impl PadKernel {
             for (row, target) in target.chunks_exact_mut(width).enumerate() {
                 match self.row(outer, piece * rows + row) {
                     Some(from) => {
-                        for (target, column) in target.iter_mut().zip(columns) {
-                            *target = column.map_or(value, |column| source[from + column]);
+                        for at in (0..self.inside.start).chain(self.inside.end..width) {
+                            target[at] = columns[at].map_or(value, |column| source[from + column]);
+                        }
+                        if let Some(first) = columns.get(self.inside.start).copied().flatten() {
+                            target[self.inside.clone()].copy_from_slice(&source[from + first..][..self.inside.len()]);
                         }
                     }
                     None => target.fill(value),

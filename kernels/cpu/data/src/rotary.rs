@@ -56,6 +56,8 @@ impl Loop for Turn<'_> {
             }
             return;
         }
+        // Slices of one length need no check of an index, so that the loop becomes vectors.
+        let sines = &sines[..pairs];
         let (first, second) = x[..2 * pairs].split_at(pairs);
         let (real, imaginary) = out[..2 * pairs].split_at_mut(pairs);
         for i in 0..pairs {

@@ -15,6 +15,9 @@ use std::ops::Range;
 /// Elements that are converted at a time.
 const CHUNK: usize = 64;
 
+/// Longest lines that are converted together with others.
+const SHORT: usize = 32;
+
 /// Bytes of data that are worth a part.
 const PIECE: usize = 64 << 10;
 
@@ -26,10 +29,10 @@ struct RunningKernel {
 }
 
 /// Functions that read, join and write elements as numbers of one type.
-struct Numbers<T> {
+struct Numbers<T, J> {
     load: fn(DType, &[u8], &mut [T]),
     store: fn(&[T], DType, &mut [u8]),
-    join: fn(T, T) -> T,
+    join: J,
     neutral: T,
 }
 
@@ -58,6 +61,9 @@ impl CpuKernel for RunningKernel {
         let piece = (PIECE / stack).max(1) * stack;
         call.team.run_pieces(target, piece, &|at, target| {
             let source = &source[at * piece..][..target.len()];
+            if self.inner == 1 && self.count <= SHORT {
+                return self.columns(source, Tile::whole(target, row));
+            }
             for (source, target) in source.chunks_exact(stack).zip(target.chunks_exact_mut(stack)) {
                 self.columns(source, Tile::whole(target, row));
             }
@@ -73,17 +79,31 @@ impl RunningKernel {
         if self.dtype.is_float() {
             // A sum of −0 alone is −0, and a sum of nothing is 0.
             let zero = if self.op.exclusive { 0.0 } else { -0.0 };
-            let (join, neutral): (fn(f64, f64) -> f64, _) =
-                if multiply { (|a, b| a * b, 1.0) } else { (|a, b| a + b, zero) };
-            self.run_as(source, target, &Numbers { load: to_f64, store: from_f64, join, neutral });
+            let (load, store) = (to_f64, from_f64);
+            if multiply {
+                self.run_as(source, target, &Numbers { load, store, join: |a, b| a * b, neutral: 1.0 });
+            } else {
+                self.run_as(source, target, &Numbers { load, store, join: |a, b| a + b, neutral: zero });
+            }
         } else {
-            let (join, neutral): (fn(i64, i64) -> i64, _) =
-                if multiply { (i64::wrapping_mul, 1) } else { (i64::wrapping_add, 0) };
-            self.run_as(source, target, &Numbers { load: to_i64, store: from_i64, join, neutral });
+            let (load, store) = (to_i64, from_i64);
+            if multiply {
+                self.run_as(source, target, &Numbers { load, store, join: i64::wrapping_mul, neutral: 1 });
+            } else {
+                self.run_as(source, target, &Numbers { load, store, join: i64::wrapping_add, neutral: 0 });
+            }
         }
     }
 
-    fn run_as<T: Copy + Default>(&self, source: &[u8], mut target: Tile<'_, u8>, numbers: &Numbers<T>) {
+    fn run_as<T: Copy + Default, J: Fn(T, T) -> T>(
+        &self,
+        source: &[u8],
+        mut target: Tile<'_, u8>,
+        numbers: &Numbers<T, J>,
+    ) {
+        if self.inner == 1 && self.count <= SHORT {
+            return self.short_lines(source, target.whole_rows(), numbers);
+        }
         if self.inner == 1 {
             return self.line(source, target.whole_rows(), numbers);
         }
@@ -94,8 +114,32 @@ impl RunningKernel {
         }
     }
 
+    /// Computes short lines, one after the other, whose elements are consecutive.
+    fn short_lines<T: Copy + Default, J: Fn(T, T) -> T>(
+        &self,
+        source: &[u8],
+        target: &mut [u8],
+        numbers: &Numbers<T, J>,
+    ) {
+        let mut values = [T::default(); CHUNK];
+        let bytes = CHUNK / self.count * self.count * self.dtype.size();
+        for (source, target) in source.chunks(bytes).zip(target.chunks_mut(bytes)) {
+            let values = &mut values[..source.len() / self.dtype.size()];
+            (numbers.load)(self.dtype, source, values);
+            for line in values.chunks_exact_mut(self.count) {
+                let mut sum = numbers.neutral;
+                let join = |value: &mut T| self.join(&mut sum, value, numbers);
+                match self.op.reverse {
+                    true => line.iter_mut().rev().for_each(join),
+                    false => line.iter_mut().for_each(join),
+                }
+            }
+            (numbers.store)(values, self.dtype, target);
+        }
+    }
+
     /// Computes one line whose elements are consecutive.
-    fn line<T: Copy + Default>(&self, source: &[u8], target: &mut [u8], numbers: &Numbers<T>) {
+    fn line<T: Copy + Default, J: Fn(T, T) -> T>(&self, source: &[u8], target: &mut [u8], numbers: &Numbers<T, J>) {
         let (mut values, mut sum) = ([T::default(); CHUNK], numbers.neutral);
         let bytes = CHUNK * self.dtype.size();
         let chunks = source.len().div_ceil(bytes);
@@ -114,12 +158,12 @@ impl RunningKernel {
     }
 
     /// Computes up to [`CHUNK`] lines side by side: these bytes of the tile's rows.
-    fn lines<T: Copy + Default>(
+    fn lines<T: Copy + Default, J: Fn(T, T) -> T>(
         &self,
         source: &[u8],
         target: &mut Tile<'_, u8>,
         bytes: Range<usize>,
-        numbers: &Numbers<T>,
+        numbers: &Numbers<T, J>,
     ) {
         let width = bytes.len() / self.dtype.size();
         let first = target.columns.start + bytes.start;
@@ -137,7 +181,7 @@ impl RunningKernel {
     /// Joins an element with the elements before it, and replaces it by the result; an exclusive result leaves out the
     /// element itself.
     #[inline(always)]
-    fn join<T: Copy>(&self, sum: &mut T, value: &mut T, numbers: &Numbers<T>) {
+    fn join<T: Copy, J: Fn(T, T) -> T>(&self, sum: &mut T, value: &mut T, numbers: &Numbers<T, J>) {
         let joined = (numbers.join)(*sum, *value);
         *value = if self.op.exclusive { *sum } else { joined };
         *sum = joined;
@@ -156,7 +200,16 @@ mod tests {
 
     #[test]
     fn every_axis_is_joined_from_either_end() {
-        for (dims, axis) in [(vec![5], 0), (vec![3, 130], 1), (vec![130, 3], 0), (vec![2, 7, 70], 1), (vec![4, 1], 1)] {
+        for (dims, axis) in [
+            (vec![5], 0),
+            (vec![3, 130], 1),
+            (vec![130, 3], 0),
+            (vec![2, 7, 70], 1),
+            (vec![4, 1], 1),
+            (vec![40, 9], 1),
+            (vec![70, 32], 1),
+            (vec![3, 33], 1),
+        ] {
             let x = tensor(DType::F32, &dims, |i| ((i * 7) % 5) as f64 - 2.0);
             let (count, inner) = (dims[axis], dims[axis + 1..].iter().product::<usize>());
             for (reverse, exclusive) in [(false, false), (true, false), (false, true), (true, true)] {

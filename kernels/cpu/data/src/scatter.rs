@@ -1,12 +1,14 @@
 //! Scatter: slices of a tensor are replaced by, or combined with, slices of another, one update after the other.
 
 use anabranch_cpu_base::convert::{from_f64, from_i64, to_f64, to_i64};
-use anabranch_cpu_base::elements::elements;
+use anabranch_cpu_base::elements::{elements, elements_mut};
 use anabranch_cpu_base::number::{greater, less};
 use anabranch_cpu_base::{Call, CpuKernel};
 use anabranch_op::dtype::DType;
 use anabranch_op::error::KernelError;
 use anabranch_op::op::{NodeSpec, Scatter, ScatterKind};
+use bytemuck::Pod;
+use std::ops::{Add, Mul};
 
 /// Elements that are converted at a time.
 const CHUNK: usize = 64;
@@ -35,19 +37,66 @@ impl CpuKernel for ScatterKernel {
         let [data, places, updates] = call.inputs else { unreachable!("three inputs, as was checked") };
         let target = &mut *call.outputs[0];
         target.copy_from_slice(data);
-        for (at, place) in elements::<i64>(places).iter().enumerate() {
-            let slot = usize::try_from(*place).ok().filter(|slot| *slot < self.count);
-            let slot = slot.ok_or_else(|| KernelError::Value {
-                op: "scatter",
-                reason: format!("place {place} at position {at} is outside {} slices", self.count),
-            })?;
-            self.combine(&mut target[slot * self.run..][..self.run], &updates[at * self.run..][..self.run]);
+        let places = elements::<i64>(places);
+        if let Some(at) =
+            places.iter().position(|place| usize::try_from(*place).map_or(true, |slot| slot >= self.count))
+        {
+            let reason = format!("place {} at position {at} is outside {} slices", places[at], self.count);
+            return Err(KernelError::Value { op: "scatter", reason });
+        }
+        match (self.kind, self.dtype) {
+            (ScatterKind::Replace, dtype) => match dtype.size() {
+                1 => self.scatter(places, updates, target, |_, new: u8| new),
+                2 => self.scatter(places, updates, target, |_, new: u16| new),
+                4 => self.scatter(places, updates, target, |_, new: u32| new),
+                _ => self.scatter(places, updates, target, |_, new: u64| new),
+            },
+            (_, DType::F32) => self.scatter_floats::<f32>(places, updates, target),
+            (_, DType::F64) => self.scatter_floats::<f64>(places, updates, target),
+            _ => {
+                for (place, update) in places.iter().zip(updates.chunks_exact(self.run.max(1))) {
+                    self.combine(&mut target[*place as usize * self.run..][..self.run], update);
+                }
+            }
         }
         Ok(())
     }
 }
 
 impl ScatterKernel {
+    fn scatter_floats<T: Pod + PartialOrd + Add<Output = T> + Mul<Output = T>>(
+        &self,
+        places: &[i64],
+        updates: &[u8],
+        target: &mut [u8],
+    ) {
+        match self.kind {
+            ScatterKind::Replace => self.scatter(places, updates, target, |_, new: T| new),
+            ScatterKind::Add => self.scatter(places, updates, target, |old: T, new| old + new),
+            ScatterKind::Multiply => self.scatter(places, updates, target, |old: T, new| old * new),
+            ScatterKind::Min => self.scatter(places, updates, target, less::<T>),
+            ScatterKind::Max => self.scatter(places, updates, target, greater::<T>),
+        }
+    }
+
+    /// Joins each update with the slice at its place, in order.
+    fn scatter<T: Pod>(&self, places: &[i64], updates: &[u8], target: &mut [u8], join: impl Fn(T, T) -> T) {
+        let (updates, target) = (elements::<T>(updates), elements_mut::<T>(target));
+        let width = self.run / size_of::<T>();
+        if width == 1 {
+            for (place, update) in places.iter().zip(updates) {
+                let old = &mut target[*place as usize];
+                *old = join(*old, *update);
+            }
+            return;
+        }
+        for (place, update) in places.iter().zip(updates.chunks_exact(width.max(1))) {
+            let old = &mut target[*place as usize * width..][..width];
+            old.iter_mut().zip(update).for_each(|(old, new)| *old = join(*old, *new));
+        }
+    }
+
+    /// Combines a slice with an update by converting its elements.
     fn combine(&self, old: &mut [u8], new: &[u8]) {
         // `i64` carries the bits of `u64`; only comparisons need the difference.
         let unsigned = self.dtype == DType::U64;
@@ -125,6 +174,12 @@ mod tests {
             let op = || Op::Scatter(Scatter { kind });
             let floats = computed::<f32>(op(), &inputs(DType::F32), &[5, run]);
             assert!(floats.iter().zip(&want).all(|(got, want)| f64::from(*got) == *want), "{kind:?} of {run}");
+            let doubles = computed::<f64>(op(), &inputs(DType::F64), &[5, run]);
+            assert!(doubles == want, "{kind:?} of {run}");
+            let narrow = computed::<half::f16>(op(), &inputs(DType::F16), &[5, run]);
+            assert!(narrow.iter().zip(&want).all(|(got, want)| got.to_f64() == *want), "{kind:?} of {run}");
+            let bytes = computed::<i8>(op(), &inputs(DType::I8), &[5, run]);
+            assert!(bytes.iter().zip(&want).all(|(got, want)| f64::from(*got) == *want), "{kind:?} of {run}");
             let integers = computed::<i64>(op(), &inputs(DType::I64), &[5, run]);
             assert!(integers.iter().zip(&want).all(|(got, want)| *got as f64 == *want), "{kind:?} of {run}");
         }

@@ -4,8 +4,10 @@ use super::code::Code;
 use super::interpret::Inputs;
 use super::layout::Layout;
 use super::number::{Number, Undefined};
+use super::number_integer::fits_32_bits;
 use super::source::Source;
 use anabranch_cpu_base::elements::{elements, elements_mut};
+use anabranch_cpu_base::vector::{Isa, Loop, vectorised};
 use anabranch_cpu_base::{Call, CpuKernel};
 use anabranch_op::dtype::DType;
 use anabranch_op::error::KernelError;
@@ -22,7 +24,13 @@ pub(crate) fn prepare(node: &NodeSpec, map: &Map) -> Result<Box<dyn CpuKernel>, 
     match map.domain {
         Domain::F32 => Ok(Box::new(MapKernel::<f32>::new(node, map)?)),
         Domain::F64 => Ok(Box::new(MapKernel::<f64>::new(node, map)?)),
-        Domain::I64 => Ok(Box::new(MapKernel::<i64>::new(node, map)?)),
+        Domain::I64 => {
+            let inputs = node.inputs.iter().map(|input| input.dtype);
+            match fits_32_bits(&map.expression, inputs, node.outputs[0].dtype) {
+                true => Ok(Box::new(MapKernel::<i32>::new(node, map)?)),
+                false => Ok(Box::new(MapKernel::<i64>::new(node, map)?)),
+            }
+        }
         Domain::U64 => Ok(Box::new(MapKernel::<u64>::new(node, map)?)),
     }
 }
@@ -54,8 +62,18 @@ struct MapKernel<T> {
     layout: Layout,
     operands: Vec<Operand>,
     output: DType,
+    /// Whether the output has the bytes of the only input.
+    copies: bool,
     /// Elements of the output in each row of the node's row plan.
     row_elements: usize,
+}
+
+/// Whether a conversion keeps all bits: between integers of the same size, and from truth values to bytes.
+fn keeps_bits(from: DType, to: DType) -> bool {
+    use DType::{Bool, I8, I16, I32, I64, U8, U16, U32, U64};
+    let bytes = matches!(from, Bool | I8 | U8) && matches!(to, I8 | U8);
+    let wider = [[I16, U16], [I32, U32], [I64, U64]].iter().any(|size| size.contains(&from) && size.contains(&to));
+    from == to || bytes || wider
 }
 
 impl<T: Number> MapKernel<T> {
@@ -85,15 +103,23 @@ impl<T: Number> MapKernel<T> {
             .collect();
         let direct: Vec<bool> = operands.iter().map(|o| matches!(o.access, Access::Scalar | Access::Slice)).collect();
         let code = Code::new(&map.expression, &direct)?;
+        let copies =
+            map.expression.steps().is_empty() && keeps_bits(node.inputs[0].dtype, output.dtype) && layout.is_linear(0);
         // Blocks that gather short rows see the output as one row.
         let layout = if whole_rows { layout } else { layout.as_one_row() };
-        Ok(Self { code, layout, operands, output: output.dtype, row_elements: output.shape.elements() / rows })
+        let row_elements = output.shape.elements() / rows;
+        Ok(Self { code, layout, operands, output: output.dtype, copies, row_elements })
     }
 
     /// Computes the output's elements from `start` on.
     fn piece(&self, start: usize, inputs: &Windows<'_>, out: &mut [u8]) -> Result<(), Undefined> {
         // Sizes are powers of two, so a shift suffices; a division takes as long as a tiny node.
         let shift = self.output.size().trailing_zeros();
+        if self.copies {
+            let first = start - self.operands[0].window * inputs.first_row;
+            out.copy_from_slice(&inputs.inputs[0][first << shift..][..out.len()]);
+            return Ok(());
+        }
         let in_place = self.output == T::DTYPE;
         let mut done = Ok(());
         self.code.with_slots(usize::from(!in_place), out.len() >> shift, |slots, converted, block| {
@@ -237,8 +263,16 @@ fn consecutive<T: Number>(dtype: DType, bytes: &[u8], start: usize, out: &mut [T
 
 /// Loads the operand's values for the output's elements from `start` on; `bytes` begin at the operand's element `base`.
 fn gather<T: Number>(layout: &Layout, dtype: DType, bytes: &[u8], base: usize, start: usize, out: &mut [T]) {
-    let mut rows = layout.rows(0);
-    layout.runs(start, out.len(), |row, column, run| {
+    let width = layout.row();
+    if layout.varies(0) && layout.rows_are_alike() && out.len() > width {
+        // An operand of one row has no rows before the call's.
+        debug_assert_eq!(base, 0, "rows that are alike are no windows");
+        return repeat_row(dtype, bytes, start % width, width, out);
+    }
+    let (mut rows, beside) = (layout.rows(0), layout.consecutive_rows(0));
+    // Rows of one value each are written together; the rest of a first row comes before them.
+    let head = if beside > 0 { (width - 1 - (start + width - 1) % width).min(out.len()) } else { out.len() };
+    layout.runs(start, head, |row, column, run| {
         let offset = rows.offset(row);
         if layout.varies(0) {
             consecutive(dtype, bytes, offset + column - base, &mut out[run]);
@@ -246,6 +280,64 @@ fn gather<T: Number>(layout: &Layout, dtype: DType, bytes: &[u8], base: usize, s
             out[run].fill(one(dtype, bytes, offset - base));
         }
     });
+    let (mut row, mut rest) = ((start + head) / width, &mut out[head..]);
+    while !rest.is_empty() {
+        let count = (beside - row % beside).min(REPEATED).min(rest.len().div_ceil(width));
+        let (part, later) = rest.split_at_mut(rest.len().min(count * width));
+        let mut values = [T::zeroed(); REPEATED];
+        let values = &mut values[..count];
+        consecutive(dtype, bytes, layout.offset(0, row) - base, values);
+        vectorised(Repeat { values, width, out: part });
+        (row, rest) = (row + count, later);
+    }
+}
+
+/// Loads the row of an operand again and again, from a column of it on.
+fn repeat_row<T: Number>(dtype: DType, row: &[u8], column: usize, width: usize, out: &mut [T]) {
+    let (mut done, rest) = (width, width - column);
+    consecutive(dtype, row, column, &mut out[..rest]);
+    consecutive(dtype, row, 0, &mut out[rest..width]);
+    while done < out.len() {
+        let more = done.min(out.len() - done);
+        out.copy_within(..more, done);
+        done += more;
+    }
+}
+
+/// Values that are repeated at a time.
+const REPEATED: usize = 64;
+
+/// Loop that writes each value `width` times.
+struct Repeat<'a, T> {
+    values: &'a [T],
+    width: usize,
+    out: &'a mut [T],
+}
+
+impl<T: Number> Loop for Repeat<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<I: Isa>(self) {
+        // Arrays become vectors; chunks of unknown length do not.
+        #[inline(always)]
+        fn times<T: Copy, const TIMES: usize>(values: &[T], out: &mut [T]) {
+            let (whole, rest) = out.as_chunks_mut::<TIMES>();
+            whole.iter_mut().zip(values).for_each(|(out, value)| *out = [*value; TIMES]);
+            values[whole.len()..].iter().for_each(|value| rest.fill(*value));
+        }
+        let Self { values, width, out } = self;
+        match width {
+            2 => times::<T, 2>(values, out),
+            3 => times::<T, 3>(values, out),
+            4 => times::<T, 4>(values, out),
+            5 => times::<T, 5>(values, out),
+            6 => times::<T, 6>(values, out),
+            7 => times::<T, 7>(values, out),
+            8 => times::<T, 8>(values, out),
+            _ => out.chunks_mut(width).zip(values).for_each(|(out, value)| out.fill(*value)),
+        }
+    }
 }
 
 #[cfg(test)]

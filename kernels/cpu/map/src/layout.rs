@@ -69,6 +69,14 @@ impl Layout {
         self.strides.iter().all(|strides| strides[..strides.len() - 1].iter().all(|stride| *stride == 0))
     }
 
+    /// Returns the number of neighbouring rows whose values, one for each row, are consecutive; 0 if there are none.
+    pub(crate) fn consecutive_rows(&self, operand: usize) -> usize {
+        match (&*self.dims, &*self.strides[operand]) {
+            ([.., rows, _], [.., 1, 0]) => *rows,
+            _ => 0,
+        }
+    }
+
     /// Whether the operand is one value for the whole output.
     pub(crate) fn is_scalar(&self, operand: usize) -> bool {
         self.strides[operand].iter().all(|stride| *stride == 0)

@@ -70,13 +70,6 @@ impl<F: Function2> Loop for Pairs<'_, F> {
     }
 }
 
-/// Computes functions that only the standard library has, one element at a time.
-fn scalar(function: fn(f32) -> f32, a: Source<'_, f32>, out: &mut [f32]) {
-    for (index, out) in out.iter_mut().enumerate() {
-        *out = function(a.at(index));
-    }
-}
-
 /// Replaces results by those of the standard library if an argument is too large for this crate's function.
 fn correct_large(function: fn(f32) -> f32, a: Source<'_, f32>, out: &mut [f32]) {
     let is_large = |x: f32| x.abs() > math::LARGEST_REDUCED;
@@ -163,15 +156,18 @@ impl Number for f32 {
             Unary::Not => each!(a, out, |x| truth(x == 0.0)),
             Unary::IsNan => each!(a, out, |x| truth(x.is_nan())),
             Unary::IsInfinite => each!(a, out, |x| truth(x.is_infinite())),
-            Unary::Tan => scalar(f32::tan, a, out),
-            Unary::Asin => scalar(f32::asin, a, out),
-            Unary::Acos => scalar(f32::acos, a, out),
-            Unary::Atan => scalar(f32::atan, a, out),
-            Unary::Sinh => scalar(f32::sinh, a, out),
-            Unary::Cosh => scalar(f32::cosh, a, out),
-            Unary::Asinh => scalar(|x| math::asinh_f64(f64::from(x)) as f32, a, out),
-            Unary::Acosh => scalar(|x| math::acosh_f64(f64::from(x)) as f32, a, out),
-            Unary::Atanh => scalar(|x| math::atanh_f64(f64::from(x)) as f32, a, out),
+            Unary::Tan => {
+                each!(a, out, |x| math::tan::<I>(x));
+                correct_large(f32::tan, a, out);
+            }
+            Unary::Asin => each!(a, out, |x| math::asin::<I>(x)),
+            Unary::Acos => each!(a, out, |x| math::acos::<I>(x)),
+            Unary::Atan => each!(a, out, |x| math::atan::<I>(x)),
+            Unary::Sinh => each!(a, out, |x| math::sinh::<I>(x)),
+            Unary::Cosh => each!(a, out, |x| math::cosh::<I>(x)),
+            Unary::Asinh => each!(a, out, |x| math::asinh::<I>(x)),
+            Unary::Acosh => each!(a, out, |x| math::acosh::<I>(x)),
+            Unary::Atanh => each!(a, out, |x| math::atanh::<I>(x)),
             Unary::Narrowed(DType::F16) => each!(a, out, |x| Narrowing::F16.applied(x)),
             Unary::Narrowed(DType::BF16) => each!(a, out, |x| Narrowing::BF16.applied(x)),
             Unary::Narrowed(dtype) => match Narrowing::of(dtype) {

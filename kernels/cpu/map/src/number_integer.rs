@@ -1,10 +1,10 @@
-//! Expressions over signed and unsigned 64-bit integers: wrapping arithmetic, and an error if a divisor is zero.
+//! Expressions over signed and unsigned integers: wrapping arithmetic, and an error if a divisor is zero.
 
 use super::number::{Number, Undefined};
 use super::source::{Source, each, pairs, select};
 use anabranch_cpu_base::convert;
 use anabranch_op::dtype::DType;
-use anabranch_op::op::{Binary, Literal, Unary};
+use anabranch_op::op::{Binary, Expression, Literal, Step, Unary};
 
 const DIVISION_BY_ZERO: Undefined = Undefined("an integer is divided by zero");
 const NEGATIVE_POWER_OF_ZERO: Undefined = Undefined("the integer zero is raised to a negative power");
@@ -21,34 +21,42 @@ trait Integer: Copy {
     fn shifted_right(self, distance: Self) -> Self;
 }
 
-impl Integer for i64 {
-    fn magnitude(self) -> Self {
-        self.wrapping_abs()
-    }
+macro_rules! signed {
+    ($integer:ident) => {
+        impl Integer for $integer {
+            fn magnitude(self) -> Self {
+                self.wrapping_abs()
+            }
 
-    fn sign(self) -> Self {
-        self.signum()
-    }
+            fn sign(self) -> Self {
+                self.signum()
+            }
 
-    fn power(self, exponent: Self) -> Option<Self> {
-        match (self, exponent) {
-            (0, ..0) => None,
-            (1, ..0) => Some(1),
-            (-1, ..0) => Some(if exponent % 2 == 0 { 1 } else { -1 }),
-            (_, ..0) => Some(0),
-            _ => Some(wrapping_power(self as u64, exponent as u64) as Self),
+            fn power(self, exponent: Self) -> Option<Self> {
+                match (self, exponent) {
+                    (0, ..0) => None,
+                    (1, ..0) => Some(1),
+                    (-1, ..0) => Some(if exponent % 2 == 0 { 1 } else { -1 }),
+                    (_, ..0) => Some(0),
+                    _ => Some(wrapping_power(self as u64, exponent as u64) as Self),
+                }
+            }
+
+            fn floor_modulo(self, divisor: Self) -> Self {
+                let remainder = self.wrapping_rem(divisor);
+                if remainder != 0 && (remainder < 0) != (divisor < 0) { remainder + divisor } else { remainder }
+            }
+
+            fn shifted_right(self, distance: Self) -> Self {
+                let most = Self::BITS as Self - 1;
+                self >> if (0..most).contains(&distance) { distance } else { most }
+            }
         }
-    }
-
-    fn floor_modulo(self, divisor: Self) -> Self {
-        let remainder = self.wrapping_rem(divisor);
-        if remainder != 0 && (remainder < 0) != (divisor < 0) { remainder + divisor } else { remainder }
-    }
-
-    fn shifted_right(self, distance: Self) -> Self {
-        self >> if (0..64).contains(&distance) { distance } else { 63 }
-    }
+    };
 }
+
+signed!(i32);
+signed!(i64);
 
 impl Integer for u64 {
     fn magnitude(self) -> Self {
@@ -105,7 +113,7 @@ fn missing(function: Unary) -> Option<&'static str> {
 }
 
 macro_rules! integer {
-    ($integer:ident, $dtype:ident, $literal:ident, $load:ident, $store:ident) => {
+    ($integer:ident, $dtype:ident, $literal:expr, $load:ident, $store:ident) => {
         impl Number for $integer {
             const DTYPE: DType = DType::$dtype;
 
@@ -114,7 +122,7 @@ macro_rules! integer {
             }
 
             fn literal(literal: Literal) -> Self {
-                literal.$literal()
+                $literal(literal)
             }
 
             fn unary(function: Unary, a: Source<'_, Self>, out: &mut [Self]) -> Result<(), Undefined> {
@@ -172,7 +180,9 @@ macro_rules! integer {
                     Binary::BitAnd => pairs(a, b, out, |x, y| x & y),
                     Binary::BitOr => pairs(a, b, out, |x, y| x | y),
                     Binary::BitXor => pairs(a, b, out, |x, y| x ^ y),
-                    Binary::ShiftLeft => pairs(a, b, out, |x, y| if (0..64).contains(&y) { x << y } else { 0 }),
+                    Binary::ShiftLeft => {
+                        pairs(a, b, out, |x, y| if (0..Self::BITS as Self).contains(&y) { x << y } else { 0 })
+                    }
                     Binary::ShiftRight => pairs(a, b, out, Integer::shifted_right),
                 }
                 Ok(())
@@ -193,8 +203,44 @@ macro_rules! integer {
     };
 }
 
-integer!(i64, I64, as_i64, to_i64, from_i64);
-integer!(u64, U64, as_u64, to_u64, from_u64);
+integer!(i32, I32, |literal: Literal| literal.as_i64() as i32, to_i32, from_i32);
+integer!(i64, I64, Literal::as_i64, to_i64, from_i64);
+integer!(u64, U64, Literal::as_u64, to_u64, from_u64);
+
+/// Whether an expression of 64-bit integers has the same results in 32 bits, for these types of its inputs and its
+/// output: no step leaves 32 bits, or all steps agree with those of 64 bits in the low 32 bits, which are all that the
+/// output keeps.
+pub(crate) fn fits_32_bits(expression: &Expression, inputs: impl Iterator<Item = DType>, output: DType) -> bool {
+    use Binary as B;
+    use Unary as U;
+    let stays = |step: &Step| match step {
+        Step::Constant(literal) => matches!(literal, Literal::Int(value) if i32::try_from(*value).is_ok()),
+        Step::Unary(function, _) => matches!(function, U::Sign | U::Relu | U::Not),
+        Step::Binary(function, ..) => match function {
+            B::Min | B::Max | B::Equal | B::Less | B::LessOrEqual | B::Greater | B::GreaterOrEqual => true,
+            B::And | B::Or | B::Xor | B::BitAnd | B::BitOr | B::BitXor => true,
+            _ => false,
+        },
+        Step::Select(..) => true,
+    };
+    let agrees = |step: &Step| match step {
+        Step::Constant(literal) => matches!(literal, Literal::Int(_)),
+        Step::Unary(function, _) => matches!(function, U::Negate),
+        Step::Binary(function, ..) => {
+            matches!(function, B::Add | B::Subtract | B::Multiply | B::BitAnd | B::BitOr | B::BitXor)
+        }
+        Step::Select(..) => false,
+    };
+    let narrow = |dtype| {
+        use DType::{Bool, I2, I4, I8, I16, I32, U2, U4, U8, U16};
+        matches!(dtype, Bool | I2 | I4 | I8 | I16 | I32 | U2 | U4 | U8 | U16)
+    };
+    let one_magnitude = matches!(expression.steps(), [Step::Unary(U::Abs, _)]);
+    let steps = expression.steps();
+    // A truth value depends on all bits.
+    let low_bits = output != DType::Bool && (one_magnitude || steps.iter().all(agrees));
+    inputs.chain([output]).all(narrow) && (low_bits || steps.iter().all(stays))
+}
 
 /// Computes a partial function at each element; `undefined` is the error for elements without a value.
 fn checked<T: Copy>(
@@ -213,6 +259,7 @@ fn checked<T: Copy>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use anabranch_op::op::Register;
 
     fn of<T: Number>(function: Binary, a: T, b: T) -> Result<T, Undefined> {
         let mut out = [T::zeroed()];
@@ -247,6 +294,24 @@ mod tests {
         ] {
             assert_eq!(of(function, a, b), want, "{function:?}({a}, {b})");
         }
+    }
+
+    #[test]
+    fn steps_that_overflow_32_bits_are_found() {
+        let two = |first, second| {
+            let steps =
+                vec![Step::Binary(first, Register(0), Register(1)), Step::Binary(second, Register(2), Register(1))];
+            Expression::new(2, steps).expect("sound")
+        };
+        let fits =
+            |expression: &Expression, dtype| fits_32_bits(expression, [DType::I8, DType::I32].into_iter(), dtype);
+        assert!(fits(&two(Binary::Add, Binary::Multiply), DType::I32), "the low bits agree");
+        assert!(fits(&two(Binary::Min, Binary::Less), DType::Bool), "nothing overflows");
+        assert!(!fits(&two(Binary::Add, Binary::Less), DType::Bool), "a sum may overflow, and is compared");
+        assert!(!fits(&two(Binary::Add, Binary::Add), DType::I64), "the high bits are kept");
+        // A sum that is not zero in 64 bits may be zero in 32.
+        assert!(!fits(&Expression::binary(Binary::Add), DType::Bool), "zero or not depends on the high bits");
+        assert!(!fits(&Expression::binary(Binary::Divide), DType::I32), "a divisor may be zero");
     }
 
     #[test]

@@ -75,17 +75,29 @@ pub(crate) fn select<T: Copy>(
         Source::Slice(a) => a,
         Source::Scalar(a) => return if holds(a) { b } else { c }.copy_to(out),
     };
+    // Slices as long as the result need no check of an index, so that both values are read, and the loop has no branch.
+    let (a, count) = (&a[..out.len()], out.len());
     match (b, c) {
-        (Source::Slice(b), Source::Slice(c)) => choose(a, |i| b[i], |i| c[i], out, holds),
-        (Source::Slice(b), Source::Scalar(c)) => choose(a, |i| b[i], |_| c, out, holds),
-        (Source::Scalar(b), Source::Slice(c)) => choose(a, |_| b, |i| c[i], out, holds),
+        (Source::Slice(b), Source::Slice(c)) => {
+            let (b, c) = (&b[..count], &c[..count]);
+            choose(a, |i| b[i], |i| c[i], out, holds);
+        }
+        (Source::Slice(b), Source::Scalar(c)) => {
+            let b = &b[..count];
+            choose(a, |i| b[i], |_| c, out, holds);
+        }
+        (Source::Scalar(b), Source::Slice(c)) => {
+            let c = &c[..count];
+            choose(a, |_| b, |i| c[i], out, holds);
+        }
         (Source::Scalar(b), Source::Scalar(c)) => choose(a, |_| b, |_| c, out, holds),
     }
 }
 
 #[inline(always)]
 fn choose<T: Copy>(a: &[T], b: impl Fn(usize) -> T, c: impl Fn(usize) -> T, out: &mut [T], holds: impl Fn(T) -> bool) {
-    for (index, (out, a)) in out.iter_mut().zip(a).enumerate() {
-        *out = if holds(*a) { b(index) } else { c(index) };
+    for index in 0..out.len() {
+        let (b, c) = (b(index), c(index));
+        out[index] = if holds(a[index]) { b } else { c };
     }
 }

@@ -39,7 +39,7 @@ fn samples(least: f32, greatest: f32) -> Vec<f32> {
 #[test]
 fn functions_are_accurate_to_their_last_places() {
     let sigmoid_f64 = |x: f64| 1.0 / (1.0 + (-x).exp());
-    let cases: [(&str, Function, Reference, [f32; 2], f64); 7] = [
+    let cases: [(&str, Function, Reference, [f32; 2], f64); 16] = [
         ("exp", over_slices!(exp), f64::exp, [0.0, 110.0], 1.0),
         ("log", over_slices!(log), f64::ln, [0.0, f32::MAX], 1.0),
         ("sin", over_slices!(sin), f64::sin, [0.0, LARGEST_REDUCED], 1.75),
@@ -47,6 +47,15 @@ fn functions_are_accurate_to_their_last_places() {
         ("tanh", over_slices!(tanh), f64::tanh, [0.0, f32::MAX], 5.0),
         ("sigmoid", over_slices!(sigmoid), sigmoid_f64, [0.0, 87.0], 2.5),
         ("erf", over_slices!(erf), erf_f64, [0.0, f32::MAX], 6.0),
+        ("tan", over_slices!(tan), f64::tan, [0.0, LARGEST_REDUCED], 3.5),
+        ("atan", over_slices!(atan), f64::atan, [0.0, f32::MAX], 2.0),
+        ("asin", over_slices!(asin), f64::asin, [0.0, 1.5], 2.0),
+        ("acos", over_slices!(acos), f64::acos, [0.0, 1.5], 2.0),
+        ("sinh", over_slices!(sinh), f64::sinh, [0.0, 91.0], 2.0),
+        ("cosh", over_slices!(cosh), f64::cosh, [0.0, 91.0], 2.0),
+        ("asinh", over_slices!(asinh), asinh_f64, [0.0, f32::MAX], 1.0),
+        ("acosh", over_slices!(acosh), acosh_f64, [0.0, f32::MAX], 1.0),
+        ("atanh", over_slices!(atanh), atanh_f64, [0.0, 1.5], 1.0),
     ];
     for (name, function, reference, [least, greatest], bound) in cases {
         let arguments = samples(least, greatest);
@@ -108,7 +117,7 @@ fn special_values_are_those_of_the_standard_library() {
         }
     }
     let limits = [f32::INFINITY, f32::NEG_INFINITY, 0.0, -0.0, f32::NAN, 1e-45, -1e-45];
-    let cases: [(&str, Function, [f32; 7]); 7] = [
+    let cases: [(&str, Function, [f32; 7]); 16] = [
         ("exp", over_slices!(exp), [f32::INFINITY, 0.0, 1.0, 1.0, f32::NAN, 1.0, 1.0]),
         ("log", over_slices!(log), limits.map(f32::ln)),
         ("sin", over_slices!(sin), [f32::NAN, f32::NAN, 0.0, -0.0, f32::NAN, 1e-45, -1e-45]),
@@ -116,6 +125,15 @@ fn special_values_are_those_of_the_standard_library() {
         ("tanh", over_slices!(tanh), [1.0, -1.0, 0.0, -0.0, f32::NAN, 1e-45, -1e-45]),
         ("sigmoid", over_slices!(sigmoid), [1.0, 0.0, 0.5, 0.5, f32::NAN, 0.5, 0.5]),
         ("erf", over_slices!(erf), [1.0, -1.0, 0.0, -0.0, f32::NAN, 1e-45, -1e-45]),
+        ("tan", over_slices!(tan), [f32::NAN, f32::NAN, 0.0, -0.0, f32::NAN, 1e-45, -1e-45]),
+        ("atan", over_slices!(atan), limits.map(f32::atan)),
+        ("asin", over_slices!(asin), limits.map(f32::asin)),
+        ("acos", over_slices!(acos), limits.map(f32::acos)),
+        ("sinh", over_slices!(sinh), limits.map(f32::sinh)),
+        ("cosh", over_slices!(cosh), limits.map(f32::cosh)),
+        ("asinh", over_slices!(asinh), limits.map(f32::asinh)),
+        ("acosh", over_slices!(acosh), limits.map(f32::acosh)),
+        ("atanh", over_slices!(atanh), limits.map(f32::atanh)),
     ];
     for (name, function, wanted) in cases {
         let mut found = [9.0; 7];

@@ -15,6 +15,20 @@ pub fn exp<I: Isa>(x: f32) -> f32 {
     let x = if x > 89.0 { 89.0 } else { x };
     let x = if x < -104.0 { -104.0 } else { x };
     let (mantissa, exponent) = reduced::<I>(x);
+    scaled(mantissa, exponent)
+}
+
+/// Returns `e^x / 2`, which is finite where `e^x` overflows; for numbers that are not negative.
+#[inline(always)]
+pub(super) fn half_exp<I: Isa>(x: f32) -> f32 {
+    let x = if x > 90.0 { 90.0 } else { x };
+    let (mantissa, exponent) = reduced::<I>(x);
+    scaled(mantissa, exponent.wrapping_sub(1))
+}
+
+/// Returns `mantissa · 2^exponent` in two steps, so that results may be subnormal or infinite.
+#[inline(always)]
+fn scaled(mantissa: f32, exponent: u32) -> f32 {
     let half = ((exponent as i32) >> 1) as u32;
     mantissa * power_of_two(half) * power_of_two(exponent.wrapping_sub(half))
 }

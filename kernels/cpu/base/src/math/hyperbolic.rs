@@ -1,7 +1,63 @@
-//! Inverse hyperbolic functions over the whole range: two of the standard library's overflow if twice their argument
-//! overflows.
+//! Hyperbolic functions and their inverses.
+//!
+//! Two of the standard library's inverses overflow if twice their argument overflows; those of binary64 numbers here do
+//! not.
 
+use super::exponential::half_exp;
+use super::power::log2;
+use super::{Isa, polynomial, polynomial_f64};
 use std::f64::consts::LN_2;
+
+/// Returns the hyperbolic sine: at most 2 units in the last place.
+#[inline(always)]
+pub fn sinh<I: Isa>(x: f32) -> f32 {
+    let magnitude = x.abs();
+    let half = half_exp::<I>(magnitude);
+    let large = half - 0.25 / half;
+    let square = magnitude * magnitude;
+    let tail = polynomial::<I, 4>(square, [0.166_666_67, 0.008_333_31, 0.000_198_428_96, 2.782_213_2e-6]);
+    let small = I::fused(tail * square, magnitude, magnitude);
+    (if magnitude < 1.0 { small } else { large }).copysign(x)
+}
+
+/// Returns the hyperbolic cosine: at most 2 units in the last place.
+#[inline(always)]
+pub fn cosh<I: Isa>(x: f32) -> f32 {
+    let half = half_exp::<I>(x.abs());
+    half + 0.25 / half
+}
+
+/// Magnitude below which the inverses are their series of three terms.
+const SMALL: f64 = 1.0 / 256.0;
+
+/// Returns `arsinh x`: at most 1 unit in the last place.
+#[inline(always)]
+pub fn asinh<I: Isa>(x: f32) -> f32 {
+    let magnitude = f64::from(x.abs());
+    let square = magnitude * magnitude;
+    let large = log2::<I>(magnitude + (square + 1.0).sqrt()) * LN_2;
+    let small = magnitude * polynomial_f64::<I, 3>(square, [1.0, -1.0 / 6.0, 3.0 / 40.0]);
+    let value = (if magnitude < SMALL { small } else { large }) as f32;
+    if x.is_nan() { x } else { value.copysign(x) }
+}
+
+/// Returns `arcosh x`: at most 1 unit in the last place; NaN below 1.
+#[inline(always)]
+pub fn acosh<I: Isa>(x: f32) -> f32 {
+    let wide = f64::from(x);
+    let value = log2::<I>(wide + ((wide - 1.0) * (wide + 1.0)).sqrt()) * LN_2;
+    if x >= 1.0 { value as f32 } else { f32::NAN }
+}
+
+/// Returns `artanh x`: at most 1 unit in the last place; NaN beyond ±1.
+#[inline(always)]
+pub fn atanh<I: Isa>(x: f32) -> f32 {
+    let magnitude = f64::from(x.abs());
+    let large = log2::<I>((1.0 + magnitude) / (1.0 - magnitude)) * (0.5 * LN_2);
+    let small = magnitude * polynomial_f64::<I, 3>(magnitude * magnitude, [1.0, 1.0 / 3.0, 1.0 / 5.0]);
+    let value = (if magnitude < SMALL { small } else { large }) as f32;
+    if magnitude <= 1.0 { value.copysign(x) } else { f32::NAN }
+}
 
 /// Magnitude from which adding 1 to the square of an argument changes nothing: the functions are `ln 2x` there.
 const LARGE: f64 = 1e10;

@@ -9,16 +9,18 @@
 mod erf;
 mod exponential;
 mod hyperbolic;
+mod inverse;
 mod logarithm;
 mod power;
 mod trigonometric;
 
 pub use erf::{erf, erf_f64};
 pub use exponential::{exp, exp_below_one, sigmoid, sigmoid_f64, tanh};
-pub use hyperbolic::{acosh_f64, asinh_f64, atanh_f64};
+pub use hyperbolic::{acosh, acosh_f64, asinh, asinh_f64, atanh, atanh_f64, cosh, sinh};
+pub use inverse::{acos, asin, atan};
 pub use logarithm::log;
 pub use power::power;
-pub use trigonometric::{LARGEST_REDUCED, cos, sin};
+pub use trigonometric::{LARGEST_REDUCED, cos, sin, tan};
 
 use super::vector::Isa;
 

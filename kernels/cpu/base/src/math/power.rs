@@ -12,7 +12,7 @@ const SQRT_HALF_BITS: u64 = 0x3fe6_a09e_0000_0000;
 #[inline(always)]
 pub fn power<I: Isa>(x: f32, y: f32) -> f32 {
     let magnitude = x.abs();
-    let exponent = f64::from(y) * log2::<I>(magnitude);
+    let exponent = f64::from(y) * log2::<I>(f64::from(magnitude));
     let value = exp2::<I>(exponent) as f32;
 
     let whole = y.trunc() == y;
@@ -25,10 +25,10 @@ pub fn power<I: Isa>(x: f32, y: f32) -> f32 {
     if (x == 1.0) | (y == 0.0) { 1.0 } else { value }
 }
 
-/// Returns the binary logarithm of a number that is not negative, to about 1e-13; −∞ at 0, ∞ at ∞.
+/// Returns the binary logarithm of 0 or of a normal number that is not negative, to about 1e-13; −∞ at 0, ∞ at ∞.
 #[inline(always)]
-fn log2<I: Isa>(x: f32) -> f64 {
-    let offset = f64::from(x).to_bits().wrapping_sub(SQRT_HALF_BITS);
+pub(super) fn log2<I: Isa>(x: f64) -> f64 {
+    let offset = x.to_bits().wrapping_sub(SQRT_HALF_BITS);
     let mantissa = f64::from_bits((offset & 0x000f_ffff_ffff_ffff).wrapping_add(SQRT_HALF_BITS));
     // The upper halves suffice, and every processor converts 32-bit integers in vectors.
     let exponent = f64::from(((offset >> 32) as u32 as i32) >> 20);
@@ -46,7 +46,7 @@ fn log2<I: Isa>(x: f32) -> f64 {
     );
     let value = I::fused_f64(ratio, series, exponent);
     let value = if x == 0.0 { f64::NEG_INFINITY } else { value };
-    if x == f32::INFINITY { f64::INFINITY } else { value }
+    if x == f64::INFINITY { f64::INFINITY } else { value }
 }
 
 /// Returns `2^x` to about 2e-9. Results that an `f32` rounds to zero or infinity become so; NaN stays NaN.

@@ -1,4 +1,4 @@
-//! Sine and cosine.
+//! Sine, cosine and tangent.
 
 use super::{Isa, polynomial};
 
@@ -29,6 +29,15 @@ pub fn cos<I: Isa>(x: f32) -> f32 {
     of_quadrant::<I>(rest, quadrant.wrapping_add(1))
 }
 
+/// Returns the tangent, for magnitudes up to [`LARGEST_REDUCED`]: at most 3.5 units in the last place; NaN at ±∞.
+#[inline(always)]
+pub fn tan<I: Isa>(x: f32) -> f32 {
+    let (rest, quadrant) = reduced::<I>(x);
+    let (sine, cosine) = of_rest::<I>(rest);
+    let value = if quadrant & 1 == 0 { sine / cosine } else { -cosine / sine };
+    if x == 0.0 { x } else { value }
+}
+
 /// Returns `x` minus the nearest multiple of π/2, and the number of the multiple (modulo 2³²). It computes in binary64,
 /// so that the difference near a multiple still has all of `f32`'s digits.
 #[inline(always)]
@@ -43,11 +52,18 @@ fn reduced<I: Isa>(x: f32) -> (f32, u32) {
 /// Returns `sin(rest + quadrant · π/2)`.
 #[inline(always)]
 fn of_quadrant<I: Isa>(rest: f32, quadrant: u32) -> f32 {
+    let (sine, cosine) = of_rest::<I>(rest);
+    let value = if quadrant & 1 == 0 { sine } else { cosine };
+    f32::from_bits(value.to_bits() ^ ((quadrant & 2) << 30))
+}
+
+/// Returns the sine and the cosine of a magnitude up to π/4.
+#[inline(always)]
+fn of_rest<I: Isa>(rest: f32) -> (f32, f32) {
     let square = rest * rest;
     let sine_tail = polynomial::<I, 3>(square, [-0.166_666_55, 0.008_332_187, -0.000_195_178_97]);
     let sine = I::fused(sine_tail * square, rest, rest);
     let cosine_tail = polynomial::<I, 3>(square, [0.041_666_646, -0.001_388_731, 2.443_232_7e-5]);
     let cosine = I::fused(square * square, cosine_tail, I::fused(square, -0.5, 1.0));
-    let value = if quadrant & 1 == 0 { sine } else { cosine };
-    f32::from_bits(value.to_bits() ^ ((quadrant & 2) << 30))
+    (sine, cosine)
 }

@@ -36,6 +36,12 @@ const MOST_PIECES: usize = 256;
 const GATHERED: usize = 1024;
 /// Number of outputs that are computed together.
 const COLUMNS: usize = 256;
+/// Maximum elements of a consecutive row whose results are computed together with its neighbours'.
+const SHORT: usize = 16;
+/// Number of short rows that are computed together.
+const TOGETHER: usize = 64;
+/// Maximum outputs side by side of which several rows are folded at a time.
+const NARROW: usize = 16;
 /// Rows that are accumulated one after the other, before results are joined in a tree.
 const ROWS: usize = 64;
 
@@ -142,8 +148,32 @@ impl<T: Number> ReduceKernel<T> {
         part * self.part..self.count.min((part + 1) * self.part)
     }
 
+    /// Whether each output is of a row of a few elements, and the rows are consecutive in the input.
+    fn has_short_rows(&self) -> bool {
+        let folds_rows = T::joins(self.kind) && self.kind != ReduceKind::LogSumExp;
+        folds_rows
+            && self.count <= SHORT
+            && self.reduced == [(self.count, 1)]
+            && self.kept == [(self.outputs, self.count)]
+    }
+
+    /// Folds short rows: their first elements, then their second ones, ….
+    fn fold_short(&self, source: &[T], target: &mut [T]) {
+        let mut columns = [T::zeroed(); SHORT * TOGETHER];
+        for (rows, target) in source.chunks(TOGETHER * self.count).zip(target.chunks_mut(TOGETHER)) {
+            for (at, column) in columns.chunks_exact_mut(TOGETHER).take(self.count).enumerate() {
+                let elements = rows[at..].iter().step_by(self.count);
+                column.iter_mut().zip(elements).for_each(|(to, element)| *to = *element);
+            }
+            T::fold_rows(self.kind, &columns, (0..self.count).map(|at| at * TOGETHER), target);
+        }
+    }
+
     /// Folds the elements `range` of the outputs from `first` on into `target`.
     fn fold_outputs(&self, source: &[T], first: usize, range: Range<usize>, target: &mut [T]) {
+        if self.has_short_rows() && range == (0..self.count) {
+            return self.fold_short(&source[first * self.count..][..target.len() * self.count], target);
+        }
         let (width, mut at) = (self.width(), 0);
         while at < target.len() {
             let output = first + at;
@@ -151,11 +181,41 @@ impl<T: Number> ReduceKernel<T> {
             let run = (width - output % width).min(target.len() - at).min(COLUMNS);
             if width == 1 {
                 target[at] = self.along(&source[start..], range.clone());
+            } else if run == width && width <= NARROW && self.reduced == [(self.count, width)] {
+                let rows = &source[start..][range.start * width..range.end * width];
+                self.narrow(rows, &mut target[at..at + run]);
             } else {
                 self.across(&source[start..], range.clone(), &mut target[at..at + run]);
             }
             at += run;
         }
+    }
+
+    /// Folds consecutive rows of a few neighbouring outputs: several rows at a time, as one wide row, and then the parts
+    /// of its result.
+    fn narrow(&self, rows: &[T], target: &mut [T]) {
+        let width = target.len();
+        let (many, count) = (TOGETHER / width, rows.len() / width);
+        if count > ROWS * many {
+            let middle = count / 2 / many * many * width;
+            let mut upper = [T::zeroed(); NARROW];
+            self.narrow(&rows[..middle], target);
+            self.narrow(&rows[middle..], &mut upper[..width]);
+            return self.join_all(target, &upper[..width]);
+        }
+        let (wide, rest) = rows.split_at(count / many * many * width);
+        T::fold_rows(self.kind, rest, (0..rest.len()).step_by(width), target);
+        let mut parts = [T::zeroed(); TOGETHER];
+        let parts = &mut parts[..many * width];
+        if !wide.is_empty() {
+            T::fold_rows(self.kind, wide, (0..wide.len()).step_by(many * width), parts);
+            parts.chunks_exact(width).for_each(|part| self.join_all(target, part));
+        }
+    }
+
+    /// Joins results with others of the same outputs.
+    fn join_all(&self, results: &mut [T], others: &[T]) {
+        results.iter_mut().zip(others).for_each(|(result, other)| *result = T::join(self.kind, *result, *other));
     }
 
     /// Folds one output's elements `range`; the first is at the start of `source`.
@@ -193,9 +253,7 @@ impl<T: Number> ReduceKernel<T> {
         let mut upper = [T::zeroed(); COLUMNS];
         let upper = &mut upper[..target.len()];
         self.across(source, middle..range.end, upper);
-        for (lower, upper) in target.iter_mut().zip(upper) {
-            *lower = T::join(self.kind, *lower, *upper);
-        }
+        self.join_all(target, upper);
     }
 
     /// Joins an output's parts, which are `distance` apart, pairwise.
@@ -345,6 +403,14 @@ mod tests {
             (vec![30, 3, 2_000], vec![0, 2]),
             (vec![2_000, 9, 3], vec![0, 2]),
             (vec![3], vec![]),
+            (vec![200, 2], vec![1]),
+            (vec![7, 31, 3], vec![2]),
+            (vec![129, 16], vec![1]),
+            (vec![65, 17], vec![1]),
+            (vec![7, 5, 3], vec![1]),
+            (vec![2, 1000, 4], vec![1]),
+            (vec![3, 9000, 2], vec![1]),
+            (vec![20, 333, 16], vec![1]),
         ] {
             for kind in [Sum, Mean, Max, Min, SumOfSquares, SumOfMagnitudes, LogSumExp, Product] {
                 for dtype in [DType::F32, DType::F64, DType::I32, DType::I64] {
