@@ -18,8 +18,8 @@ use std::marker::PhantomData;
 /// Elements of a line that are searched at a time, and lines side by side that are.
 const BLOCK: usize = 64;
 
-/// Length of a line from which it is searched in blocks.
-const SHORT: usize = 16;
+/// Longest line that is searched together with others.
+const SHORT: usize = 32;
 
 /// Least number of lines side by side that are searched together; fewer are searched one by one.
 const TOGETHER: usize = 8;
@@ -57,33 +57,29 @@ impl CpuKernel for ArgReduceKernel {
             let grid = Grid { batch, rows: 1, columns: self.inner, tile_rows: 1, tile_columns };
             call.team.run_tiles(target, grid, &|mut tile| {
                 let (matrix, first) = (tile.matrix, tile.columns.start);
-                self.search(&source[matrix * bytes..][..bytes], first, tile.row(0));
+                let slices = &source[matrix * bytes..][..bytes];
+                with_keys(
+                    self.dtype,
+                    Lines { kernel: self, slices, first, width: tile.columns.len(), target: tile.row(0) },
+                );
             });
         } else {
             let slices = (PIECE / slice).max(1);
             call.team.run_pieces(target, slices * self.inner, &|at, target| {
-                let source = source[at * slices * bytes..].chunks_exact(bytes);
-                for (source, target) in source.zip(target.chunks_exact_mut(self.inner)) {
-                    self.search(source, 0, target);
-                }
+                let slices = &source[at * slices * bytes..][..target.len() / self.inner * bytes];
+                with_keys(self.dtype, Lines { kernel: self, slices, first: 0, width: self.inner, target });
             });
         }
         Ok(())
     }
 }
 
-impl ArgReduceKernel {
-    /// Searches lines of a slice, from line `first` on.
-    fn search(&self, source: &[u8], first: usize, target: &mut [i64]) {
-        with_keys(self.dtype, Lines { kernel: self, source, first, target });
-    }
-}
-
-/// Lines of one slice, and where their results go.
+/// Lines `first..first + width` of each of a few slices, and where their results go.
 struct Lines<'a> {
     kernel: &'a ArgReduceKernel,
-    source: &'a [u8],
+    slices: &'a [u8],
     first: usize,
+    width: usize,
     target: &'a mut [i64],
 }
 
@@ -117,18 +113,28 @@ impl<T: Pod, K: Key, F: Fn(T) -> K + Copy, const LAST: bool> Loop for Search<'_,
 
     #[inline(always)]
     fn run<I: Isa>(self) {
-        let Self(Lines { kernel, source, first, target }, key, _) = self;
-        let (source, inner) = (elements::<T>(source), kernel.inner);
-        if inner == 1 {
-            target[0] = along::<T, K, LAST>(source, key) as i64;
-        } else if inner < TOGETHER {
-            for (line, target) in target.iter_mut().enumerate() {
-                let line = source[first + line..].iter().step_by(inner);
-                *target = one_by_one::<K, LAST>(line.map(|element| key(*element))) as i64;
+        let Self(Lines { kernel: &ArgReduceKernel { count, inner, .. }, slices, first, width, target }, key, _) = self;
+        if inner == 1 && count <= SHORT {
+            let lines = elements::<T>(slices).chunks(BLOCK * count);
+            for (lines, target) in lines.zip(target.chunks_mut(BLOCK)) {
+                together::<T, K, LAST, _>(count, |at| lines[at..].iter().step_by(count), target, key);
             }
-        } else {
-            for (block, target) in target.chunks_mut(BLOCK).enumerate() {
-                beside::<T, K, LAST>(&source[first + block * BLOCK..], inner, target, key);
+            return;
+        }
+        let slices = elements::<T>(slices).chunks_exact(count * inner);
+        for (slice, target) in slices.zip(target.chunks_exact_mut(width)) {
+            if inner == 1 {
+                target[0] = along::<T, K, LAST>(slice, key) as i64;
+            } else if inner < TOGETHER {
+                for (line, target) in target.iter_mut().enumerate() {
+                    let line = slice[first + line..].iter().step_by(inner);
+                    *target = one_by_one::<K, LAST>(line.map(|element| key(*element))) as i64;
+                }
+            } else {
+                for (block, target) in target.chunks_mut(BLOCK).enumerate() {
+                    let lines = &slice[first + block * BLOCK..];
+                    together::<T, K, LAST, _>(count, |at| lines[at * inner..].iter(), target, key);
+                }
             }
         }
     }
@@ -153,45 +159,62 @@ fn one_by_one<K: Key, const LAST: bool>(keys: impl Iterator<Item = K>) -> usize 
 
 /// Searches consecutive elements.
 #[inline(always)]
-fn along<T: Pod, K: Key, const LAST: bool>(line: &[T], key: impl Fn(T) -> K) -> usize {
-    if line.len() < SHORT {
-        return one_by_one::<K, LAST>(line.iter().map(|element| key(*element)));
-    }
+fn along<T: Pod, K: Key, const LAST: bool>(line: &[T], key: impl Fn(T) -> K + Copy) -> usize {
+    let (blocks, rest) = line.as_chunks::<BLOCK>();
     let (mut best, mut found) = (K::default(), 0);
-    for (at, block) in line.chunks(BLOCK).enumerate() {
-        let greatest = greatest(block, &key);
+    for (at, block) in blocks.iter().enumerate() {
+        let greatest = greatest(&keys(block, key));
         if better::<K, LAST>(greatest, best) {
             (best, found) = (greatest, at * BLOCK);
         }
     }
-    // Keys of the best block are compared with the greatest, and the places of those that equal it are joined.
-    let block = &line[found..line.len().min(found + BLOCK)];
-    let fits = |at: u32, element: &T, other| if key(*element) == best { at } else { other };
-    let places = (0..).zip(block);
+    let mut block = blocks.get(found / BLOCK).map_or([K::default(); BLOCK], |block| keys(block, key));
+    if !rest.is_empty() {
+        // The least key fills the block: an element with this key comes before its copies.
+        let mut last = [K::default(); BLOCK];
+        last.iter_mut().zip(rest).for_each(|(to, element)| *to = key(*element));
+        let greatest = greatest(&last);
+        if better::<K, LAST>(greatest, best) {
+            (best, found, block) = (greatest, line.len() - rest.len(), last);
+        }
+    }
+    let fits = |at: usize| block[at] == best && found + at < line.len();
     let place = match LAST {
-        false => places.fold(u32::MAX, |first, (at, element)| first.min(fits(at, element, u32::MAX))),
-        true => places.fold(0, |last, (at, element)| last.max(fits(at, element, 0))),
+        false => (0..BLOCK as u32).fold(u32::MAX, |first, at| first.min(if fits(at as usize) { at } else { u32::MAX })),
+        true => (0..BLOCK as u32).fold(0, |last, at| last.max(if fits(at as usize) { at } else { 0 })),
     };
     found + place as usize
 }
 
-/// Returns the greatest key of a block.
 #[inline(always)]
-fn greatest<T: Pod, K: Key>(block: &[T], key: &impl Fn(T) -> K) -> K {
-    // A whole block has a known length, and becomes vectors.
-    match block.first_chunk::<BLOCK>() {
-        Some(block) => block.iter().fold(K::default(), |best, element| best.max(key(*element))),
-        None => block.iter().fold(K::default(), |best, element| best.max(key(*element))),
-    }
+fn keys<T: Pod, K: Key>(block: &[T; BLOCK], key: impl Fn(T) -> K) -> [K; BLOCK] {
+    let mut keys = [K::default(); BLOCK];
+    keys.iter_mut().zip(block).for_each(|(to, element)| *to = key(*element));
+    keys
 }
 
-/// Searches up to [`BLOCK`] lines side by side, whose first elements are those of `source`.
+/// Returns the greatest key of a block, from halves of it, which are vectors.
 #[inline(always)]
-fn beside<T: Pod, K: Key, const LAST: bool>(source: &[T], inner: usize, target: &mut [i64], key: impl Fn(T) -> K) {
+fn greatest<K: Key>(keys: &[K; BLOCK]) -> K {
+    let mut lanes = [K::default(); BLOCK / 4];
+    for part in keys.as_chunks::<{ BLOCK / 4 }>().0 {
+        lanes.iter_mut().zip(part).for_each(|(lane, key)| *lane = (*lane).max(*key));
+    }
+    lanes.into_iter().fold(K::default(), Ord::max)
+}
+
+/// Searches up to [`BLOCK`] lines of `count` elements; `elements` returns one element of each line.
+#[inline(always)]
+fn together<'a, T: Pod, K: Key, const LAST: bool, E: Iterator<Item = &'a T>>(
+    count: usize,
+    elements: impl Fn(usize) -> E,
+    target: &mut [i64],
+    key: impl Fn(T) -> K,
+) {
     let mut bests = [K::default(); BLOCK];
     target.fill(0);
-    for (at, row) in source.chunks(inner).enumerate() {
-        for ((target, best), element) in target.iter_mut().zip(&mut bests).zip(row) {
+    for at in 0..count {
+        for ((target, best), element) in target.iter_mut().zip(&mut bests).zip(elements(at)) {
             let key = key(*element);
             let better = better::<K, LAST>(key, *best);
             *best = if better { key } else { *best };

@@ -6,6 +6,7 @@
 //! that each cache line is read once. Elements of four bytes go through vector registers.
 
 use anabranch_cpu_base::elements::{elements, elements_mut};
+use anabranch_cpu_base::vector::{Isa, Loop, vectorised};
 use anabranch_cpu_base::{Call, CpuKernel, gemm};
 use anabranch_op::error::KernelError;
 use anabranch_op::shape::merged;
@@ -13,6 +14,12 @@ use bytemuck::Pod;
 
 /// Elements along one edge of a transposed block.
 const BLOCK: usize = 16;
+
+/// Rows or columns up to which there are copies for each number of them.
+const FEW: usize = 8;
+
+/// Columns of a few rows that are copied at a time.
+const PART: usize = 256;
 
 /// Minimum bytes of the output that one part of a parallel run writes.
 const PIECE: usize = 64 << 10;
@@ -92,8 +99,13 @@ impl StridedCopy {
 
     /// Copies lines of one matrix; the first line begins at element `from`.
     fn copy_lines<T: Pod>(&self, source: &[T], from: isize, target: &mut [T]) {
-        let [(_, down), (columns, right)] = self.matrix();
+        let [(rows, down), (columns, right)] = self.matrix();
+        let is_whole = target.len() == rows * columns;
         match (down, right) {
+            (1, _) if (2..=FEW).contains(&columns) && right > 1 => few(columns, Few { source, from, right, target }),
+            (1, _) if (2..=FEW).contains(&rows) && right as usize == rows && is_whole => {
+                few(rows, Apart { source: &source[from as usize..], target });
+            }
             (_, 1) => {
                 for (row, target) in target.chunks_exact_mut(columns).enumerate() {
                     target.copy_from_slice(&source[(from + row as isize * down) as usize..][..columns]);
@@ -112,6 +124,88 @@ impl StridedCopy {
                     let from = from + (stripe * BLOCK) as isize * down;
                     copy_stripe(source, from, (down, right), columns, target);
                 }
+            }
+        }
+    }
+}
+
+/// Copy that is compiled for a number of rows or columns, so that its loop becomes vectors.
+trait OfFew {
+    fn copy<const N: usize>(self);
+}
+
+/// Does a copy for a number from 2 to [`FEW`].
+fn few(number: usize, copy: impl OfFew) {
+    match number {
+        2 => copy.copy::<2>(),
+        3 => copy.copy::<3>(),
+        4 => copy.copy::<4>(),
+        5 => copy.copy::<5>(),
+        6 => copy.copy::<6>(),
+        7 => copy.copy::<7>(),
+        _ => copy.copy::<FEW>(),
+    }
+}
+
+/// Lines of a few elements, which are `right` apart in the input; elements of neighbouring lines are neighbours there.
+struct Few<'a, T> {
+    source: &'a [T],
+    from: isize,
+    right: isize,
+    target: &'a mut [T],
+}
+
+impl<T: Pod> OfFew for Few<'_, T> {
+    fn copy<const N: usize>(self) {
+        vectorised(Interleaved::<T, N>(self));
+    }
+}
+
+struct Interleaved<'a, T, const N: usize>(Few<'a, T>);
+
+impl<T: Pod, const N: usize> Loop for Interleaved<'_, T, N> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<I: Isa>(self) {
+        let Few { source, from, right, target } = self.0;
+        let lines = target.as_chunks_mut::<N>().0;
+        let count = lines.len();
+        let columns: [&[T]; N] =
+            std::array::from_fn(|column| &source[(from + column as isize * right) as usize..][..count]);
+        for (at, line) in lines.iter_mut().enumerate() {
+            *line = std::array::from_fn(|column| columns[column][at]);
+        }
+    }
+}
+
+/// A few whole lines, whose elements alternate in the input.
+struct Apart<'a, T> {
+    source: &'a [T],
+    target: &'a mut [T],
+}
+
+impl<T: Pod> OfFew for Apart<'_, T> {
+    fn copy<const N: usize>(self) {
+        vectorised(Deinterleaved::<T, N>(self));
+    }
+}
+
+struct Deinterleaved<'a, T, const N: usize>(Apart<'a, T>);
+
+impl<T: Pod, const N: usize> Loop for Deinterleaved<'_, T, N> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<I: Isa>(self) {
+        let Apart { source, target } = self.0;
+        let columns = target.len() / N;
+        // Elements of a part stay in the L1 cache while each line takes its own.
+        for start in (0..columns).step_by(PART) {
+            let end = columns.min(start + PART);
+            let elements = &source.as_chunks::<N>().0[start..end];
+            for (line, target) in target.chunks_exact_mut(columns).enumerate() {
+                target[start..end].iter_mut().zip(elements).for_each(|(to, from)| *to = from[line]);
             }
         }
     }

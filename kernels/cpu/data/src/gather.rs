@@ -4,6 +4,7 @@
 
 use anabranch_cpu_base::elements::{elements, elements_mut};
 use anabranch_cpu_base::team::{Grid, Tile};
+use anabranch_cpu_base::vector::{Isa, Loop, vectorised};
 use anabranch_cpu_base::{Call, CpuKernel};
 use anabranch_op::dtype::DType;
 use anabranch_op::error::KernelError;
@@ -74,14 +75,33 @@ trait Index: Pod + Into<i64> + Sync {
 impl Index for i32 {}
 impl Index for i64 {}
 
+/// Loop that returns whether an index is outside an axis of `count` elements. It looks at every index, as a loop that
+/// may end early takes longer.
+struct AnyOutside<'a, I> {
+    indices: &'a [I],
+    count: usize,
+}
+
+impl<N: Index> Loop for AnyOutside<'_, N> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn run<I: Isa>(self) -> bool {
+        let count = self.count as i64;
+        let outside = |index: &N| {
+            let index: i64 = (*index).into();
+            (index >= count) | (index < -count)
+        };
+        self.indices.iter().fold(false, |any, index| any | outside(index))
+    }
+}
+
 /// Returns whether all indices are within an axis of `count` elements.
 fn check<I: Index>(indices: &[I], count: usize) -> Result<(), KernelError> {
-    let outside = |index: &I| index.from_front(count) >= count;
-    // Every index is looked at, as a loop that may end early takes longer.
-    if !indices.iter().fold(false, |any, index| any | outside(index)) {
+    if !vectorised(AnyOutside { indices, count }) {
         return Ok(());
     }
-    let at = indices.iter().position(outside).unwrap_or(0);
+    let at = indices.iter().position(|index| index.from_front(count) >= count).unwrap_or(0);
     let given: i64 = indices[at].into();
     let reason = format!("index {given} at position {at} is outside an axis of {count}");
     Err(KernelError::Value { op: "gather", reason })
@@ -171,6 +191,11 @@ impl ElementGather {
         call.team.run_pieces(elements_mut::<T>(call.outputs[0]), piece, &|at, target| {
             let rows = target.chunks_exact_mut(self.row).zip(indices[at * piece..].chunks_exact(self.row));
             for ((target, indices), base) in rows.zip(self.bases(at * piece / self.row)) {
+                if (self.step, self.stride) == (0, 1) {
+                    let line = &source[base..][..self.count];
+                    target.iter_mut().zip(indices).for_each(|(to, index)| *to = line[index.from_front(self.count)]);
+                    continue;
+                }
                 for (at, (target, index)) in target.iter_mut().zip(indices).enumerate() {
                     *target = source[base + at * self.step + index.from_front(self.count) * self.stride];
                 }

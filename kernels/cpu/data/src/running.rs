@@ -13,7 +13,7 @@ use anabranch_op::op::{NodeSpec, Running};
 use std::ops::Range;
 
 /// Elements that are converted at a time.
-const CHUNK: usize = 64;
+const CHUNK: usize = 256;
 
 /// Longest lines that are converted together with others.
 const SHORT: usize = 32;

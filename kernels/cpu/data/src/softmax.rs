@@ -3,7 +3,7 @@
 use anabranch_cpu_base::elements::{elements, elements_mut};
 use anabranch_cpu_base::lanes::{extreme_inside, next_row};
 use anabranch_cpu_base::math::exp_below_one;
-use anabranch_cpu_base::team::with_workspace;
+use anabranch_cpu_base::team::{Grid, Tile};
 use anabranch_cpu_base::vector::{Isa, LANES, Loop, joined, vectorised};
 use anabranch_cpu_base::{Call, CpuKernel};
 use anabranch_op::error::KernelError;
@@ -65,6 +65,63 @@ impl Loop for Rows<'_> {
     }
 }
 
+/// Columns that are computed side by side.
+const WIDTH: usize = 64;
+
+/// Rows after which partial sums of columns are set aside, so that long sums stay accurate.
+const ROWS: usize = 64;
+
+/// Loop over the distributions of a tile's columns, whose elements are `inner` apart.
+struct Columns<'a> {
+    data: &'a [f32],
+    inner: usize,
+    log: bool,
+    out: Tile<'a, f32>,
+}
+
+impl Loop for Columns<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<I: Isa>(self) {
+        let Self { data, inner, log, mut out } = self;
+        for start in out.columns.clone().step_by(WIDTH) {
+            let (width, within) = (WIDTH.min(out.columns.end - start), start - out.columns.start);
+            let rows = || data.chunks_exact(inner).map(|row| &row[start..start + width]).enumerate();
+            // The maximum may ignore NaN, because a NaN makes the sum NaN.
+            let mut most = [f32::NEG_INFINITY; WIDTH];
+            let most = &mut most[..width];
+            for (_, row) in rows() {
+                most.iter_mut().zip(row).for_each(|(most, x)| *most = if *x > *most { *x } else { *most });
+            }
+            let (mut totals, mut sums) = ([0.0; WIDTH], [0.0; WIDTH]);
+            let (totals, sums) = (&mut totals[..width], &mut sums[..width]);
+            for (at, row) in rows() {
+                let made = out.row(at)[within..within + width].iter_mut();
+                for (((out, x), most), sum) in made.zip(row).zip(&*most).zip(&mut *sums) {
+                    *out = exp_below_one::<I>(*x - *most);
+                    *sum += *out;
+                }
+                if at % ROWS == ROWS - 1 {
+                    totals.iter_mut().zip(&mut *sums).for_each(|(total, sum)| *total += std::mem::take(sum));
+                }
+            }
+            totals.iter_mut().zip(sums).for_each(|(total, sum)| *total += *sum);
+            totals.iter_mut().for_each(|total| *total = if log { total.ln() } else { 1.0 / *total });
+            for (at, row) in rows() {
+                let out = &mut out.row(at)[within..within + width];
+                if log {
+                    // This order loses no precision if all elements are far from 0.
+                    let distances = row.iter().zip(&*most).zip(&*totals);
+                    out.iter_mut().zip(distances).for_each(|(out, ((x, most), log))| *out = (*x - *most) - *log);
+                } else {
+                    out.iter_mut().zip(&*totals).for_each(|(out, scale)| *out *= *scale);
+                }
+            }
+        }
+    }
+}
+
 /// Computes `out = e^(x − most)` and returns the sum. Data `next` elements ahead, in the next row, is prefetched from
 /// both.
 #[inline(always)]
@@ -114,25 +171,26 @@ impl CpuKernel for SoftmaxKernel {
         if target.is_empty() {
             return Ok(());
         }
+        let (count, inner, log) = (self.count, self.inner, self.log);
+        if inner > WIDTH && stack > PIECE {
+            let tile_columns = (PIECE / count).next_multiple_of(WIDTH).max(WIDTH);
+            let grid =
+                Grid { batch: target.len() / stack, rows: count, columns: inner, tile_rows: count, tile_columns };
+            call.team.run_tiles(target, grid, &|out| {
+                let data = &source[out.matrix * stack..][..stack];
+                vectorised(Columns { data, inner, log, out });
+            });
+            return Ok(());
+        }
         let stacks = (PIECE / stack).max(1);
-        let (count, log) = (self.count, self.log);
         call.team.run_pieces(target, stacks * stack, &|piece, target| {
             let source = &source[piece * stacks * stack..][..target.len()];
-            if self.inner == 1 {
+            if inner == 1 {
                 return vectorised(Rows { data: source, count, log, out: target });
             }
-            with_workspace(2 * count, |space| {
-                let (gathered, made) = space.split_at_mut(count);
-                for (source, target) in source.chunks_exact(stack).zip(target.chunks_exact_mut(stack)) {
-                    for start in 0..self.inner {
-                        let column = source[start..].iter().step_by(self.inner);
-                        gathered.iter_mut().zip(column).for_each(|(to, from)| *to = *from);
-                        vectorised(Rows { data: gathered, count, log, out: made });
-                        let column = target[start..].iter_mut().step_by(self.inner);
-                        column.zip(&*made).for_each(|(to, from)| *to = *from);
-                    }
-                }
-            });
+            for (data, out) in source.chunks_exact(stack).zip(target.chunks_exact_mut(stack)) {
+                vectorised(Columns { data, inner, log, out: Tile::whole(out, inner) });
+            }
         });
         Ok(())
     }
@@ -140,21 +198,29 @@ impl CpuKernel for SoftmaxKernel {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{computed, tensor};
+    use crate::testing::{computed, node, run_all_ways, tensor};
     use anabranch_op::DType;
     use anabranch_op::op::{Op, Softmax};
 
     #[test]
     fn distributions_sum_to_one_along_any_axis() {
-        for (dims, axis) in [(vec![3, 5], 1), (vec![3, 5], 0), (vec![2, 7, 3], 1), (vec![1, 5000], 1), (vec![4, 1], 1)]
-        {
+        for (dims, axis) in [
+            (vec![3, 5], 1),
+            (vec![3, 5], 0),
+            (vec![2, 7, 3], 1),
+            (vec![1, 5000], 1),
+            (vec![4, 1], 1),
+            (vec![2, 130, 100], 1),
+            (vec![2, 3, 70, 100], 1),
+        ] {
             let input = tensor(DType::F32, &dims, |i| ((i * 37) % 19) as f64 * 0.7 - 60.0);
             let x: &[f32] = input.elements().expect("f32");
             let inner: usize = dims[axis + 1..].iter().product();
             for log in [false, true] {
                 let op = Op::Softmax(Softmax { axis, log });
-                let got: Vec<f32> = computed(op, std::slice::from_ref(&input), &dims);
-                for (flat, got) in got.iter().enumerate() {
+                let inputs = [input.clone()];
+                let got = run_all_ways(&node(op, &inputs, DType::F32, &dims), &inputs).remove(0);
+                for (flat, got) in got.elements::<f32>().expect("f32").iter().enumerate() {
                     let start = flat / (inner * dims[axis]) * inner * dims[axis] + flat % inner;
                     let sum: f64 = (0..dims[axis]).map(|k| f64::from(x[start + k * inner]).exp()).sum();
                     let want = f64::from(x[flat]) - sum.ln();

@@ -12,6 +12,9 @@ use anabranch_op::op::{NodeSpec, Normalize};
 /// Elements that are worth a hand-over to another thread.
 const PIECE: usize = 16_384;
 
+/// Elements that are normalised before an epilogue is applied to them.
+const NEAR: usize = 2048;
+
 /// Maximum columns of rows that are normalised [together](TOGETHER).
 const SHORT: usize = 16;
 const TOGETHER: usize = 64;
@@ -141,9 +144,11 @@ impl CpuKernel for NormalizeKernel {
             let source = &source[start..][..target.len()];
             match &self.epilogue {
                 Some(epilogue) if form.is_none() => {
-                    let lines = source.chunks_exact(self.columns).zip(target.chunks_exact_mut(self.columns));
-                    for (row, (source, target)) in lines.enumerate() {
-                        let at = start + row * self.columns;
+                    // Rows stay in the L1 cache between the two.
+                    let length = (NEAR / self.columns).max(1) * self.columns;
+                    let parts = source.chunks(length).zip(target.chunks_mut(length));
+                    for (part, (source, target)) in parts.enumerate() {
+                        let at = start + part * length;
                         vectorised(Rows { kernel: self, source, form, target: &mut *target });
                         epilogue.apply(at / self.width, at % self.width, target, extras);
                     }
