@@ -42,8 +42,8 @@ _ADDED = {
 }
 _NAMES = {theirs: ours for ours, theirs in (_NUMPY | _ADDED).items()}
 _DTYPES = {ours: np.dtype(theirs) for ours, theirs in _NUMPY.items()}
-# The library's names of types that were given. NumPy takes longer to name a type than a small model takes to run.
-_GIVEN = {dtype: ours for ours, dtype in _DTYPES.items()}
+# The library's names of types. NumPy takes longer to name a type than a small model takes to run.
+_NAME_OF_DTYPE = {dtype: ours for ours, dtype in _DTYPES.items()}
 
 def dumps(value: Any) -> str:
     """JSON, also of NumPy's numbers, of paths, and of mappings and iterables that are no dictionaries and lists."""
@@ -84,10 +84,10 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
 
 def _name_of(dtype: np.dtype[Any]) -> str | None:
     """What the library calls a type of NumPy's, in any order of bytes; None if it has no such type."""
-    ours = _GIVEN.get(dtype) or _NAMES.get(dtype.name)
-    if ours is not None:
-        _GIVEN[dtype] = ours
-    return ours
+    known = _NAME_OF_DTYPE.get(dtype)
+    if known is None and (known := _NAMES.get(dtype.name)) is not None:
+        _NAME_OF_DTYPE[dtype] = known
+    return known
 
 
 def given(inputs: Mapping[str, Any] | None, declared: Mapping[str, tuple[str | None, str]]) -> list[Given]:

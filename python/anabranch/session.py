@@ -167,7 +167,8 @@ class Session:
         self._outputs = tuple(map(Value._of, values["outputs"]))
         self._labels = {entry["name"]: entry["labels"] for entry in values["outputs"]}
         self._kinds = {entry["name"]: entry["kind"] for entry in values["outputs"]}
-        self._plain = set(self._kinds.values()) <= {"tensor"} and not any(self._labels.values())
+        # Whether outputs are arrays: there are no sequences to put together, and no texts to look up.
+        self._makes_arrays = set(self._kinds.values()) <= {"tensor"} and not any(self._labels.values())
         self._declared = {entry["name"]: (entry["dtype"], entry["kind"]) for entry in values["inputs"]}
 
     @property
@@ -238,7 +239,7 @@ class Session:
         main = threading.current_thread() is threading.main_thread()
         taken = self._session.run(given, token, timeout, main)
         made = {name: _arrays.array(dtype, shape, memory) for name, dtype, shape, memory in taken}
-        if self._plain:
+        if self._makes_arrays:
             return made
         outputs = _arrays.assembled(made.items(), self._kinds)
         return {name: _arrays.labelled(array, self._labels.get(name)) for name, array in outputs.items()}

@@ -79,6 +79,9 @@ pub(crate) struct Copies {
 /// Bytes from which the memory of a copy is worth keeping.
 const KEPT: usize = 16 << 10;
 
+/// Maximum bytes that are kept between runs. No memory limit counts them.
+const MOST_KEPT: usize = 64 << 20;
+
 impl Copies {
     /// Keeps as many buffers of these sizes, and frees those of others.
     fn expect(&self, sizes: impl Iterator<Item = usize> + Clone) {
@@ -86,7 +89,13 @@ impl Copies {
         if sizes.clone().ne(last.iter().copied()) {
             self.dropped.fill();
             *last = sizes.collect();
-            last.iter().for_each(|bytes| self.dropped.expect(*bytes));
+            let mut kept = 0;
+            for bytes in &*last {
+                if kept + bytes <= MOST_KEPT {
+                    self.dropped.expect(*bytes);
+                    kept += bytes;
+                }
+            }
         }
     }
 

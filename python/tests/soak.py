@@ -57,8 +57,9 @@ def one_round(number, kept):
     prompt = [draw.randrange(1, 120) for _ in range(draw.randrange(1, 300))]
     length = len(prompt) + draw.randrange(2, 200)
     whole = chosen(llama.generate(prompt, max_length=length, **drawn))
-    require(1 <= len(whole) <= length - len(prompt), number, f"{len(whole)} tokens")
-    part = draw.randrange(1, len(whole) + 1)
+    # There is none if the first token that is drawn ends the text.
+    require(len(whole) <= length - len(prompt), number, f"{len(whole)} tokens")
+    part = draw.randrange(len(whole) + 1)
     require(chosen(llama.generate(prompt, max_length=length, **drawn), part) == whole[:part], number, "an answer has other tokens when it is repeated")
     prompts = [prompt[:20], llama.encode("The river"), [5]]
     batch = llama.batch(prompts, temperature=1.0, seed=number, max_length=40)

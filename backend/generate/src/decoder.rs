@@ -101,7 +101,8 @@ impl Decoder {
 
     /// Forgets all tokens.
     pub(crate) fn reset(&mut self) {
-        self.model.reset();
+        // The mask of several texts would contradict the ids of one.
+        self.model.clear();
         self.held.clear();
         self.cross.iter_mut().for_each(Cross::forget);
         if let Cache::Buffer(capacity) = &mut self.cache {

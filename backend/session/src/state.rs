@@ -198,6 +198,12 @@ impl Stateful {
         self.begun = false;
     }
 
+    /// [`Self::reset`], and forgets all other inputs, too: none of them decides the sizes of the next first state.
+    pub fn clear(&mut self) {
+        self.inputs = Inputs::new();
+        self.begun = false;
+    }
+
     /// The state as it is now, by the names of its inputs; empty before the first run. Its memory is shared until the
     /// next run.
     pub fn snapshot(&self) -> State {

@@ -32,11 +32,9 @@ impl Recycler {
 
     /// Frees all memory, and expects none.
     pub fn fill(&self) {
-        let mut sizes = self.sizes();
-        let free: Vec<Memory> = sizes.iter_mut().flat_map(|size| size.free.drain(..)).collect();
-        sizes.iter_mut().for_each(|size| size.most = 0);
+        // The memory is freed without the lock.
+        let sizes = std::mem::take(&mut *self.sizes());
         drop(sizes);
-        drop(free);
     }
 
     /// Returns a buffer of arbitrary bytes, whose memory comes back when it is dropped. `None` if memory is short.

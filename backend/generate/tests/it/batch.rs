@@ -75,6 +75,20 @@ fn each_prompt_has_the_answer_that_it_has_alone() {
 }
 
 #[test]
+fn a_batch_whose_rows_end_together_leaves_nothing_behind() {
+    for model in ["llama", "gpt2", "optimum"] {
+        let (mut generator, prompts) = (open(model), prompts(&[5, 9, 5]));
+        let settings = vec![Settings { max_length: 12, ..Settings::default() }; 3];
+        for rows in [&[0, 2][..], &[0, 1], &[0, 1, 2]] {
+            let settings = &settings[..rows.len()];
+            let prompts: Vec<_> = rows.iter().map(|row| prompts[*row].clone()).collect();
+            let made = together(&mut generator, &prompts, settings, &RunOptions::default()).expect("a batch");
+            assert_eq!(alone(&mut generator, &prompts, settings), made, "{model}: {rows:?}");
+        }
+    }
+}
+
+#[test]
 fn each_text_ends_by_its_own_stop_and_leaves_the_batch() {
     let mut generator = open("llama");
     let prompts = prompts(&[6, 11, 3]);

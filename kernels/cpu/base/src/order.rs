@@ -11,7 +11,7 @@ pub trait Keyed {
     /// Result of the work.
     type Output;
 
-    /// Does the work; `key` is the key of an element.
+    /// Does the work; `key` returns an element's key.
     fn run<T: Pod, K: Key>(self, key: impl Fn(T) -> K + Copy + Sync) -> Self::Output;
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Elements are compared by their [keys](anabranch_cpu_base::order::with_keys). A line of consecutive elements is
 //! searched in blocks: the greatest key of a block is found by vectors, and only the best block is looked at again.
-//! Lines side by side are searched together, one index of the axis after the other.
+//! Short lines, and lines side by side, are searched together, one index of the axis after the other.
 
 use anabranch_cpu_base::elements::{elements, elements_mut};
 use anabranch_cpu_base::order::{self, Key, Keyed, with_keys};
@@ -15,7 +15,7 @@ use anabranch_op::op::{ArgReduce, NodeSpec};
 use bytemuck::Pod;
 use std::marker::PhantomData;
 
-/// Elements of a line that are searched at a time, and lines side by side that are.
+/// Elements of a line, or lines, that are searched at a time.
 const BLOCK: usize = 64;
 
 /// Longest line that is searched together with others.
@@ -58,19 +58,22 @@ impl CpuKernel for ArgReduceKernel {
             call.team.run_tiles(target, grid, &|mut tile| {
                 let (matrix, first) = (tile.matrix, tile.columns.start);
                 let slices = &source[matrix * bytes..][..bytes];
-                with_keys(
-                    self.dtype,
-                    Lines { kernel: self, slices, first, width: tile.columns.len(), target: tile.row(0) },
-                );
+                self.search(Lines { kernel: self, slices, first, width: tile.columns.len(), target: tile.row(0) });
             });
         } else {
             let slices = (PIECE / slice).max(1);
             call.team.run_pieces(target, slices * self.inner, &|at, target| {
                 let slices = &source[at * slices * bytes..][..target.len() / self.inner * bytes];
-                with_keys(self.dtype, Lines { kernel: self, slices, first: 0, width: self.inner, target });
+                self.search(Lines { kernel: self, slices, first: 0, width: self.inner, target });
             });
         }
         Ok(())
+    }
+}
+
+impl ArgReduceKernel {
+    fn search(&self, lines: Lines<'_>) {
+        with_keys(self.dtype, lines);
     }
 }
 
@@ -89,8 +92,8 @@ impl Keyed for Lines<'_> {
     #[inline(always)]
     fn run<T: Pod, K: Key>(self, key: impl Fn(T) -> K + Copy + Sync) {
         let op = &self.kernel.op;
-        // The greatest of these is what is searched for; a NaN is, in either case. A type without NaN has 0 instead,
-        // whose complement it is anyway.
+        // The search is for the greatest of these keys. NaN has the greatest key in both searches. For a type without
+        // NaN, `nan` is 0, and both branches give the complement.
         let nan = order::of_nan(self.kernel.dtype).map_or(K::default(), K::of);
         let least = move |element| {
             let key = key(element);
@@ -146,6 +149,7 @@ fn better<K: Key, const LAST: bool>(key: K, best: K) -> bool {
     if LAST { key >= best } else { key > best }
 }
 
+/// Returns the place of the greatest key.
 #[inline(always)]
 fn one_by_one<K: Key, const LAST: bool>(keys: impl Iterator<Item = K>) -> usize {
     let (mut best, mut found) = (K::default(), 0);
@@ -186,6 +190,7 @@ fn along<T: Pod, K: Key, const LAST: bool>(line: &[T], key: impl Fn(T) -> K + Co
     found + place as usize
 }
 
+/// Returns the keys of a block.
 #[inline(always)]
 fn keys<T: Pod, K: Key>(block: &[T; BLOCK], key: impl Fn(T) -> K) -> [K; BLOCK] {
     let mut keys = [K::default(); BLOCK];
@@ -193,7 +198,7 @@ fn keys<T: Pod, K: Key>(block: &[T; BLOCK], key: impl Fn(T) -> K) -> [K; BLOCK] 
     keys
 }
 
-/// Returns the greatest key of a block, from halves of it, which are vectors.
+/// Returns the greatest key of a block, from quarters of it, which are vectors.
 #[inline(always)]
 fn greatest<K: Key>(keys: &[K; BLOCK]) -> K {
     let mut lanes = [K::default(); BLOCK / 4];

@@ -11,7 +11,7 @@ use anabranch_op::error::KernelError;
 use anabranch_op::op::{Gather, NodeSpec};
 use bytemuck::Pod;
 
-/// Bytes of a result that are worth a part.
+/// Minimum bytes of a result in one part.
 const PIECE: usize = 64 << 10;
 
 /// Kernel that gathers slices of one axis, chosen by a list of indices.
@@ -96,7 +96,7 @@ impl<N: Index> Loop for AnyOutside<'_, N> {
     }
 }
 
-/// Returns whether all indices are within an axis of `count` elements.
+/// Checks that all indices are within an axis of `count` elements.
 fn check<I: Index>(indices: &[I], count: usize) -> Result<(), KernelError> {
     if !vectorised(AnyOutside { indices, count }) {
         return Ok(());
@@ -187,10 +187,13 @@ impl ElementGather {
     fn gather_by<T: Pod + Send + Sync, I: Index>(&self, call: Call<'_>) -> Result<(), KernelError> {
         let (source, indices) = (elements::<T>(call.inputs[0]), elements::<I>(call.inputs[1]));
         check(indices, self.count)?;
-        let piece = (PIECE / size_of::<T>()).div_ceil(self.row.max(1)) * self.row;
-        call.team.run_pieces(elements_mut::<T>(call.outputs[0]), piece, &|at, target| {
-            let rows = target.chunks_exact_mut(self.row).zip(indices[at * piece..].chunks_exact(self.row));
-            for ((target, indices), base) in rows.zip(self.bases(at * piece / self.row)) {
+        let (rows, columns, tile_columns) = (indices.len() / self.row.max(1), self.row, PIECE / size_of::<T>());
+        let grid = Grid { batch: 1, rows, columns, tile_rows: tile_columns / columns.max(1), tile_columns };
+        call.team.run_tiles(elements_mut::<T>(call.outputs[0]), grid, &|mut tile| {
+            let (first, columns) = (tile.rows.start, tile.columns.clone());
+            for (row, base) in (0..tile.rows.len()).zip(self.bases(first)) {
+                let indices = &indices[(first + row) * self.row..][columns.clone()];
+                let (target, base) = (tile.row(row), base + columns.start * self.step);
                 if (self.step, self.stride) == (0, 1) {
                     let line = &source[base..][..self.count];
                     target.iter_mut().zip(indices).for_each(|(to, index)| *to = line[index.from_front(self.count)]);

@@ -12,7 +12,7 @@ use anabranch_op::error::KernelError;
 use anabranch_op::op::{NodeSpec, Running};
 use std::ops::Range;
 
-/// Elements that are converted at a time.
+/// Elements that are converted at a time: many, so that the call of a conversion takes little of its time.
 const CHUNK: usize = 256;
 
 /// Longest lines that are converted together with others.

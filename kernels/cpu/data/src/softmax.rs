@@ -68,8 +68,8 @@ impl Loop for Rows<'_> {
 /// Columns that are computed side by side.
 const WIDTH: usize = 64;
 
-/// Rows after which partial sums of columns are set aside, so that long sums stay accurate.
-const ROWS: usize = 64;
+/// Rows whose sums are added in `f32`. The sums of these are added in `f64`, so that long sums stay accurate.
+const ROWS: usize = 16;
 
 /// Loop over the distributions of a tile's columns, whose elements are `inner` apart.
 struct Columns<'a> {
@@ -94,7 +94,7 @@ impl Loop for Columns<'_> {
             for (_, row) in rows() {
                 most.iter_mut().zip(row).for_each(|(most, x)| *most = if *x > *most { *x } else { *most });
             }
-            let (mut totals, mut sums) = ([0.0; WIDTH], [0.0; WIDTH]);
+            let (mut totals, mut sums) = ([0.0f64; WIDTH], [0.0; WIDTH]);
             let (totals, sums) = (&mut totals[..width], &mut sums[..width]);
             for (at, row) in rows() {
                 let made = out.row(at)[within..within + width].iter_mut();
@@ -103,19 +103,21 @@ impl Loop for Columns<'_> {
                     *sum += *out;
                 }
                 if at % ROWS == ROWS - 1 {
-                    totals.iter_mut().zip(&mut *sums).for_each(|(total, sum)| *total += std::mem::take(sum));
+                    totals.iter_mut().zip(&mut *sums).for_each(|(total, sum)| *total += f64::from(std::mem::take(sum)));
                 }
             }
-            totals.iter_mut().zip(sums).for_each(|(total, sum)| *total += *sum);
-            totals.iter_mut().for_each(|total| *total = if log { total.ln() } else { 1.0 / *total });
+            for (sum, total) in sums.iter_mut().zip(&*totals) {
+                let total = (*total + f64::from(*sum)) as f32;
+                *sum = if log { total.ln() } else { 1.0 / total };
+            }
             for (at, row) in rows() {
                 let out = &mut out.row(at)[within..within + width];
                 if log {
                     // This order loses no precision if all elements are far from 0.
-                    let distances = row.iter().zip(&*most).zip(&*totals);
+                    let distances = row.iter().zip(&*most).zip(&*sums);
                     out.iter_mut().zip(distances).for_each(|(out, ((x, most), log))| *out = (*x - *most) - *log);
                 } else {
-                    out.iter_mut().zip(&*totals).for_each(|(out, scale)| *out *= *scale);
+                    out.iter_mut().zip(&*sums).for_each(|(out, scale)| *out *= *scale);
                 }
             }
         }
@@ -243,6 +245,18 @@ mod tests {
                     assert!(row.iter().all(|x| x.is_nan() == (i == 1)), "row {i} of {columns}, NaN at {at}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn long_axes_stay_accurate() {
+        let (count, constant) = (1 << 17, -0.0319f32);
+        for inner in [1, 8] {
+            let value = |at: usize| if at < inner { 0.0 } else { f64::from(constant) };
+            let input = tensor(DType::F32, &[count, inner], value);
+            let got = computed::<f32>(Op::Softmax(Softmax { axis: 0, log: false }), &[input], &[count, inner]);
+            let want = 1.0 / (1.0 + (count - 1) as f64 * f64::from(constant).exp());
+            assert!(got[..inner].iter().all(|got| (f64::from(*got) / want - 1.0).abs() < 2e-6), "{inner}: {}", got[0]);
         }
     }
 

@@ -68,12 +68,19 @@ struct MapKernel<T> {
     row_elements: usize,
 }
 
-/// Whether a conversion keeps all bits: between integers of the same size, and from truth values to bytes.
-fn keeps_bits(from: DType, to: DType) -> bool {
-    use DType::{Bool, I8, I16, I32, I64, U8, U16, U32, U64};
-    let bytes = matches!(from, Bool | I8 | U8) && matches!(to, I8 | U8);
-    let wider = [[I16, U16], [I32, U32], [I64, U64]].iter().any(|size| size.contains(&from) && size.contains(&to));
-    from == to || bytes || wider
+/// Whether a conversion by way of a domain keeps all bits: of the domain's own type, and in a domain of integers between
+/// integers of the same size and from truth values to bytes.
+fn keeps_bits(domain: Domain, from: DType, to: DType) -> bool {
+    use DType::{Bool, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
+    match domain {
+        Domain::F32 => [from, to] == [F32; 2],
+        Domain::F64 => [from, to] == [F64; 2],
+        Domain::I64 | Domain::U64 => {
+            let bytes = matches!(from, Bool | I8 | U8) && matches!(to, I8 | U8);
+            let wider = [[I16, U16], [I32, U32], [I64, U64]];
+            [from, to] == [Bool; 2] || bytes || wider.iter().any(|size| size.contains(&from) && size.contains(&to))
+        }
+    }
 }
 
 impl<T: Number> MapKernel<T> {
@@ -103,8 +110,9 @@ impl<T: Number> MapKernel<T> {
             .collect();
         let direct: Vec<bool> = operands.iter().map(|o| matches!(o.access, Access::Scalar | Access::Slice)).collect();
         let code = Code::new(&map.expression, &direct)?;
-        let copies =
-            map.expression.steps().is_empty() && keeps_bits(node.inputs[0].dtype, output.dtype) && layout.is_linear(0);
+        let copies = map.expression.steps().is_empty()
+            && keeps_bits(map.domain, node.inputs[0].dtype, output.dtype)
+            && layout.is_linear(0);
         // Blocks that gather short rows see the output as one row.
         let layout = if whole_rows { layout } else { layout.as_one_row() };
         let row_elements = output.shape.elements() / rows;

@@ -8,6 +8,8 @@ mod affine;
 mod chain;
 mod chain_f32;
 mod code;
+#[cfg(test)]
+mod conversions;
 mod epilogue;
 mod finish;
 mod interpret;

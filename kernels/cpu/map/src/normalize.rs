@@ -17,7 +17,9 @@ const NEAR: usize = 2048;
 
 /// Maximum columns of rows that are normalised [together](TOGETHER).
 const SHORT: usize = 16;
-const TOGETHER: usize = 64;
+
+/// Rows that are normalised side by side. How many there are changes no result.
+const TOGETHER: usize = 16;
 
 /// Kernel that normalises rows of `columns` elements.
 struct NormalizeKernel {

@@ -208,8 +208,8 @@ integer!(i64, I64, Literal::as_i64, to_i64, from_i64);
 integer!(u64, U64, Literal::as_u64, to_u64, from_u64);
 
 /// Whether an expression of 64-bit integers has the same results in 32 bits, for these types of its inputs and its
-/// output: no step leaves 32 bits, or all steps agree with those of 64 bits in the low 32 bits, which are all that the
-/// output keeps.
+/// output. All of the types fit into 32 bits. Then there are two ways: no step leaves 32 bits, or all steps agree with
+/// those of 64 bits in the low 32 bits, which are all that the output keeps.
 pub(crate) fn fits_32_bits(expression: &Expression, inputs: impl Iterator<Item = DType>, output: DType) -> bool {
     use Binary as B;
     use Unary as U;
@@ -235,6 +235,7 @@ pub(crate) fn fits_32_bits(expression: &Expression, inputs: impl Iterator<Item =
         use DType::{Bool, I2, I4, I8, I16, I32, U2, U4, U8, U16};
         matches!(dtype, Bool | I2 | I4 | I8 | I16 | I32 | U2 | U4 | U8 | U16)
     };
+    // The magnitude of the least number has this number's low 32 bits. A later step would see the sign.
     let one_magnitude = matches!(expression.steps(), [Step::Unary(U::Abs, _)]);
     let steps = expression.steps();
     // A truth value depends on all bits.

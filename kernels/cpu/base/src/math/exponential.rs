@@ -8,7 +8,7 @@ const ROUNDER: f32 = 12_582_912.0;
 const LN_2_HIGH: f32 = 0.693_359_4;
 const LN_2_LOW: f32 = -0.000_212_194_44;
 
-/// Returns `e^x`: at most 1 unit in the last place; subnormal results are rounded like others.
+/// Returns `e^x`: at most 1.01 units in the last place; subnormal results are rounded like others.
 #[inline(always)]
 pub fn exp<I: Isa>(x: f32) -> f32 {
     // Beyond these bounds the result is infinite or zero, in two steps of scaling. NaN stays NaN.
@@ -18,7 +18,7 @@ pub fn exp<I: Isa>(x: f32) -> f32 {
     scaled(mantissa, exponent)
 }
 
-/// Returns `e^x / 2`, which is finite where `e^x` overflows; for numbers that are not negative.
+/// Returns `e^x / 2`, which overflows only beyond 89.4; for numbers that are not negative.
 #[inline(always)]
 pub(super) fn half_exp<I: Isa>(x: f32) -> f32 {
     let x = if x > 90.0 { 90.0 } else { x };
@@ -75,7 +75,7 @@ pub fn sigmoid_f64(x: f64) -> f64 {
     numerator / (1.0 + small)
 }
 
-/// Returns the hyperbolic tangent: at most 5 units in the last place, never beyond ±1.
+/// Returns the hyperbolic tangent: at most 5.25 units in the last place, never beyond ±1.
 ///
 /// A quotient of polynomials, fitted up to the argument at which the result is 1 to the last place. It is twice as fast
 /// as the exponential function, which would be exact to 2 units.

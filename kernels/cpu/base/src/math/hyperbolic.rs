@@ -1,7 +1,7 @@
 //! Hyperbolic functions and their inverses.
 //!
-//! Two of the standard library's inverses overflow if twice their argument overflows; those of binary64 numbers here do
-//! not.
+//! Two of the standard library's inverses overflow if twice their argument overflows. This module's binary64 functions
+//! do not.
 
 use super::exponential::half_exp;
 use super::power::log2;

@@ -33,7 +33,7 @@ pub fn atan<I: Isa>(x: f32) -> f32 {
     (if large { value + HALF_PI } else { value }).copysign(x)
 }
 
-/// Returns the arcsine: at most 2 units in the last place; NaN beyond ±1.
+/// Returns the arcsine: at most 2.25 units in the last place; NaN beyond ±1.
 #[inline(always)]
 pub fn asin<I: Isa>(x: f32) -> f32 {
     let magnitude = x.abs();

@@ -29,7 +29,7 @@ pub fn cos<I: Isa>(x: f32) -> f32 {
     of_quadrant::<I>(rest, quadrant.wrapping_add(1))
 }
 
-/// Returns the tangent, for magnitudes up to [`LARGEST_REDUCED`]: at most 3.5 units in the last place; NaN at ±∞.
+/// Returns the tangent, for magnitudes up to [`LARGEST_REDUCED`]: at most 3.75 units in the last place; NaN at ±∞.
 #[inline(always)]
 pub fn tan<I: Isa>(x: f32) -> f32 {
     let (rest, quadrant) = reduced::<I>(x);
@@ -57,7 +57,7 @@ fn of_quadrant<I: Isa>(rest: f32, quadrant: u32) -> f32 {
     f32::from_bits(value.to_bits() ^ ((quadrant & 2) << 30))
 }
 
-/// Returns the sine and the cosine of a magnitude up to π/4.
+/// Returns the sine and the cosine of a number between −π/4 and π/4.
 #[inline(always)]
 fn of_rest<I: Isa>(rest: f32) -> (f32, f32) {
     let square = rest * rest;

@@ -159,13 +159,22 @@ impl<T: Number> ReduceKernel<T> {
 
     /// Folds short rows: their first elements, then their second ones, ….
     fn fold_short(&self, source: &[T], target: &mut [T]) {
-        let mut columns = [T::zeroed(); SHORT * TOGETHER];
-        for (rows, target) in source.chunks(TOGETHER * self.count).zip(target.chunks_mut(TOGETHER)) {
-            for (at, column) in columns.chunks_exact_mut(TOGETHER).take(self.count).enumerate() {
+        // Less memory is cleared for few rows. How many rows are folded together changes no result.
+        if target.len() <= TOGETHER / 8 {
+            return self.fold_columns(&mut [T::zeroed(); SHORT * TOGETHER / 8], source, target);
+        }
+        self.fold_columns(&mut [T::zeroed(); SHORT * TOGETHER], source, target);
+    }
+
+    /// Folds short rows, with memory for the elements of many.
+    fn fold_columns(&self, columns: &mut [T], source: &[T], target: &mut [T]) {
+        let together = columns.len() / SHORT;
+        for (rows, target) in source.chunks(together * self.count).zip(target.chunks_mut(together)) {
+            for (at, column) in columns.chunks_exact_mut(together).take(self.count).enumerate() {
                 let elements = rows[at..].iter().step_by(self.count);
                 column.iter_mut().zip(elements).for_each(|(to, element)| *to = *element);
             }
-            T::fold_rows(self.kind, &columns, (0..self.count).map(|at| at * TOGETHER), target);
+            T::fold_rows(self.kind, columns, (0..self.count).map(|at| at * together), target);
         }
     }
 
