@@ -68,8 +68,8 @@ struct MapKernel<T> {
     row_elements: usize,
 }
 
-/// Whether a conversion by way of a domain keeps all bits: of the domain's own type, and in a domain of integers between
-/// integers of the same size and from truth values to bytes.
+/// Whether a conversion by way of a domain keeps all bits: of the domain's own type, and in a domain of integers
+/// between integers of the same size and from truth values to bytes.
 fn keeps_bits(domain: Domain, from: DType, to: DType) -> bool {
     use DType::{Bool, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
     match domain {

@@ -22,7 +22,7 @@ const EXACT: [Rewrite; 7] = [
 ];
 
 /// Special numbers: zeros, halves, the least and the greatest of each type, and their neighbours.
-const NUMBERS: [f32; 50] = [
+const NUMBERS: [f32; 52] = [
     0.0,
     -0.0,
     1.0,
@@ -58,6 +58,8 @@ const NUMBERS: [f32; 50] = [
     2.1e9,
     -3e9,
     1e19,
+    16_777_216.0,
+    9.2e18,
     1e-3,
     1e-5,
     6.1e-5,
@@ -79,7 +81,7 @@ const COUNT: usize = 2 * NUMBERS.len();
 
 const DIMS: [usize; 2] = [NUMBERS.len(), 2];
 
-const TYPES: [DType; 15] = [
+const TYPES: [DType; 19] = [
     DType::F32,
     DType::F32,
     DType::F16,
@@ -93,8 +95,12 @@ const TYPES: [DType; 15] = [
     DType::Bool,
     DType::I8,
     DType::U8,
+    DType::I16,
+    DType::U16,
     DType::I32,
+    DType::U32,
     DType::I64,
+    DType::U64,
 ];
 
 fn shape(dims: &[usize]) -> Shape {

@@ -200,8 +200,8 @@ impl<T: Number> ReduceKernel<T> {
         }
     }
 
-    /// Folds consecutive rows of a few neighbouring outputs: several rows at a time, as one wide row, and then the parts
-    /// of its result.
+    /// Folds consecutive rows of a few neighbouring outputs: several rows at a time, as one wide row, and then the
+    /// parts of its result.
     fn narrow(&self, rows: &[T], target: &mut [T]) {
         let width = target.len();
         let (many, count) = (TOGETHER / width, rows.len() / width);
