@@ -4,7 +4,7 @@ use super::elements::elements;
 use anabranch_op::dtype::DType;
 use bytemuck::Pod;
 use half::{bf16, f16};
-use std::ops::Not;
+use std::ops::{BitXor, Not};
 
 /// Work on elements of one type and their keys.
 pub trait Keyed {
@@ -16,7 +16,7 @@ pub trait Keyed {
 }
 
 /// A key: `u32` for elements of at most 4 bytes, `u64` for others.
-pub trait Key: Copy + Ord + Default + Not<Output = Self> + Into<u64> + Send + Sync {
+pub trait Key: Copy + Ord + Default + Not<Output = Self> + BitXor<Output = Self> + Into<u64> + Send + Sync {
     /// Returns the key whose low bits these are.
     fn of(bits: u64) -> Self;
 }

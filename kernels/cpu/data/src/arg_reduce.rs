@@ -92,69 +92,68 @@ impl Keyed for Lines<'_> {
     #[inline(always)]
     fn run<T: Pod, K: Key>(self, key: impl Fn(T) -> K + Copy + Sync) {
         let op = &self.kernel.op;
-        // The search is for the greatest of these keys. NaN has the greatest key in both searches. For a type without
-        // NaN, `nan` is 0, and both branches give the complement.
-        let nan = order::of_nan(self.kernel.dtype).map_or(K::default(), K::of);
-        let least = move |element| {
+        // The search is for the greatest of these keys: the complements, if it is for the least element. NaN has the
+        // greatest key in both searches. For a type without NaN, `nan` is 0, and is treated like other keys.
+        let none = K::default();
+        let flip = if op.greatest { none } else { !none };
+        let (nan, of_nan) = order::of_nan(self.kernel.dtype).map_or((none, flip), |nan| (K::of(nan), !none));
+        let ranked = move |element| {
             let key = key(element);
-            if key == nan { !K::default() } else { !key }
+            if key == nan { of_nan } else { key ^ flip }
         };
-        match (op.greatest, op.last) {
-            (true, false) => vectorised(Search::<T, K, _, false>(self, key, PhantomData)),
-            (true, true) => vectorised(Search::<T, K, _, true>(self, key, PhantomData)),
-            (false, false) => vectorised(Search::<T, K, _, false>(self, least, PhantomData)),
-            (false, true) => vectorised(Search::<T, K, _, true>(self, least, PhantomData)),
-        }
+        vectorised(Search(self, ranked, PhantomData));
     }
 }
 
-/// Search for the greatest key, the last one (`LAST`) or the first.
-struct Search<'a, T, K, F, const LAST: bool>(Lines<'a>, F, PhantomData<(T, K)>);
+/// Search for the greatest key, the last one or the first.
+struct Search<'a, T, K, F>(Lines<'a>, F, PhantomData<(T, K)>);
 
-impl<T: Pod, K: Key, F: Fn(T) -> K + Copy, const LAST: bool> Loop for Search<'_, T, K, F, LAST> {
+impl<T: Pod, K: Key, F: Fn(T) -> K + Copy> Loop for Search<'_, T, K, F> {
     type Output = ();
 
     #[inline(always)]
     fn run<I: Isa>(self) {
-        let Self(Lines { kernel: &ArgReduceKernel { count, inner, .. }, slices, first, width, target }, key, _) = self;
+        let Self(Lines { kernel: &ArgReduceKernel { ref op, count, inner, .. }, slices, first, width, target }, key, _) =
+            self;
+        let last = op.last;
         if inner == 1 && count <= SHORT {
             let lines = elements::<T>(slices).chunks(BLOCK * count);
             for (lines, target) in lines.zip(target.chunks_mut(BLOCK)) {
-                together::<T, K, LAST, _>(count, |at| lines[at..].iter().step_by(count), target, key);
+                together(last, count, |at| lines[at..].iter().step_by(count), target, key);
             }
             return;
         }
         let slices = elements::<T>(slices).chunks_exact(count * inner);
         for (slice, target) in slices.zip(target.chunks_exact_mut(width)) {
             if inner == 1 {
-                target[0] = along::<T, K, LAST>(slice, key) as i64;
+                target[0] = along(last, slice, key) as i64;
             } else if inner < TOGETHER {
                 for (line, target) in target.iter_mut().enumerate() {
                     let line = slice[first + line..].iter().step_by(inner);
-                    *target = one_by_one::<K, LAST>(line.map(|element| key(*element))) as i64;
+                    *target = one_by_one(last, line.map(|element| key(*element))) as i64;
                 }
             } else {
                 for (block, target) in target.chunks_mut(BLOCK).enumerate() {
                     let lines = &slice[first + block * BLOCK..];
-                    together::<T, K, LAST, _>(count, |at| lines[at * inner..].iter(), target, key);
+                    together(last, count, |at| lines[at * inner..].iter(), target, key);
                 }
             }
         }
     }
 }
 
-/// Returns whether a later key replaces the best one so far.
+/// Returns whether a later key replaces the best one so far: also one that equals it, if the last one is searched for.
 #[inline(always)]
-fn better<K: Key, const LAST: bool>(key: K, best: K) -> bool {
-    if LAST { key >= best } else { key > best }
+fn better<K: Key>(last: bool, key: K, best: K) -> bool {
+    (key > best) | (last & (key == best))
 }
 
 /// Returns the place of the greatest key.
 #[inline(always)]
-fn one_by_one<K: Key, const LAST: bool>(keys: impl Iterator<Item = K>) -> usize {
+fn one_by_one<K: Key>(last: bool, keys: impl Iterator<Item = K>) -> usize {
     let (mut best, mut found) = (K::default(), 0);
     for (at, key) in keys.enumerate() {
-        let better = better::<K, LAST>(key, best);
+        let better = better(last, key, best);
         best = if better { key } else { best };
         found = if better { at } else { found };
     }
@@ -163,29 +162,30 @@ fn one_by_one<K: Key, const LAST: bool>(keys: impl Iterator<Item = K>) -> usize 
 
 /// Searches consecutive elements.
 #[inline(always)]
-fn along<T: Pod, K: Key, const LAST: bool>(line: &[T], key: impl Fn(T) -> K + Copy) -> usize {
+fn along<T: Pod, K: Key>(last: bool, line: &[T], key: impl Fn(T) -> K + Copy) -> usize {
     let (blocks, rest) = line.as_chunks::<BLOCK>();
     let (mut best, mut found) = (K::default(), 0);
     for (at, block) in blocks.iter().enumerate() {
         let greatest = greatest(&keys(block, key));
-        if better::<K, LAST>(greatest, best) {
+        if better(last, greatest, best) {
             (best, found) = (greatest, at * BLOCK);
         }
     }
     let mut block = blocks.get(found / BLOCK).map_or([K::default(); BLOCK], |block| keys(block, key));
     if !rest.is_empty() {
         // The least key fills the block: an element with this key comes before its copies.
-        let mut last = [K::default(); BLOCK];
-        last.iter_mut().zip(rest).for_each(|(to, element)| *to = key(*element));
-        let greatest = greatest(&last);
-        if better::<K, LAST>(greatest, best) {
-            (best, found, block) = (greatest, line.len() - rest.len(), last);
+        let mut end = [K::default(); BLOCK];
+        end.iter_mut().zip(rest).for_each(|(to, element)| *to = key(*element));
+        let greatest = greatest(&end);
+        if better(last, greatest, best) {
+            (best, found, block) = (greatest, line.len() - rest.len(), end);
         }
     }
     let fits = |at: usize| block[at] == best && found + at < line.len();
-    let place = match LAST {
-        false => (0..BLOCK as u32).fold(u32::MAX, |first, at| first.min(if fits(at as usize) { at } else { u32::MAX })),
-        true => (0..BLOCK as u32).fold(0, |last, at| last.max(if fits(at as usize) { at } else { 0 })),
+    let places = 0..BLOCK as u32;
+    let place = match last {
+        false => places.fold(u32::MAX, |first, at| first.min(if fits(at as usize) { at } else { u32::MAX })),
+        true => places.fold(0, |last, at| last.max(if fits(at as usize) { at } else { 0 })),
     };
     found + place as usize
 }
@@ -210,7 +210,8 @@ fn greatest<K: Key>(keys: &[K; BLOCK]) -> K {
 
 /// Searches up to [`BLOCK`] lines of `count` elements; `elements` returns one element of each line.
 #[inline(always)]
-fn together<'a, T: Pod, K: Key, const LAST: bool, E: Iterator<Item = &'a T>>(
+fn together<'a, T: Pod, K: Key, E: Iterator<Item = &'a T>>(
+    last: bool,
     count: usize,
     elements: impl Fn(usize) -> E,
     target: &mut [i64],
@@ -221,7 +222,7 @@ fn together<'a, T: Pod, K: Key, const LAST: bool, E: Iterator<Item = &'a T>>(
     for at in 0..count {
         for ((target, best), element) in target.iter_mut().zip(&mut bests).zip(elements(at)) {
             let key = key(*element);
-            let better = better::<K, LAST>(key, *best);
+            let better = better(last, key, *best);
             *best = if better { key } else { *best };
             *target = if better { at as i64 } else { *target };
         }

@@ -81,7 +81,7 @@ const COUNT: usize = 2 * NUMBERS.len();
 
 const DIMS: [usize; 2] = [NUMBERS.len(), 2];
 
-const TYPES: [DType; 19] = [
+const TYPES: [DType; 18] = [
     DType::F32,
     DType::F32,
     DType::F16,
@@ -100,7 +100,6 @@ const TYPES: [DType; 19] = [
     DType::I32,
     DType::U32,
     DType::I64,
-    DType::U64,
 ];
 
 fn shape(dims: &[usize]) -> Shape {
