@@ -33,12 +33,12 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-fn executor(devices: u32) -> Executor {
+fn executor(devices: u32, elements: usize) -> Executor {
     let cpu = |at: u32| {
         ComputeDevice::Cpu(CpuTeam { name: format!("cpu{at}"), threads: 1, units: Vec::new(), slowdown: 1.0 })
     };
     let op = Op::Map(Map { domain: Domain::F32, expression: Expression::unary(Unary::Relu) });
-    let spec = TensorSpec::new(DType::F32, Shape::new(vec![16]).expect("small"));
+    let spec = TensorSpec::new(DType::F32, Shape::new(vec![elements]).expect("small"));
     let pool = DevicePool::new((0..devices).map(cpu).collect());
     let chain = Chain { op, spec, length: 40, kernel: None, seconds: 1e-6 };
     chain.executor_on(&pool, &PlanOptions::default()).expect("a kernel for every node")
@@ -47,8 +47,9 @@ fn executor(devices: u32) -> Executor {
 /// A single test, because all tests of a binary share its allocator.
 #[test]
 fn repeated_runs_take_no_memory() {
-    for devices in [1, 2] {
-        let executor = executor(devices);
+    // Large outputs are given away, and their memory is used again.
+    for (devices, elements) in [(1, 16), (2, 16), (1, 8192), (2, 8192)] {
+        let executor = executor(devices, elements);
         let input = Tensor::zeroed(executor.program().outputs[0].spec.clone());
         let mut output = RunOutput::default();
         for options in [RunOptions::default(), RunOptions::default().with_profile(true)] {
@@ -58,7 +59,12 @@ fn repeated_runs_take_no_memory() {
             (0..20).for_each(|_| run());
             let before = ALLOCATIONS.load(Ordering::Relaxed);
             (0..100).for_each(|_| run());
-            assert_eq!(ALLOCATIONS.load(Ordering::Relaxed), before, "{devices} devices, profile {}", options.profile);
+            assert_eq!(
+                ALLOCATIONS.load(Ordering::Relaxed),
+                before,
+                "{devices} devices, {elements} elements, profile {}",
+                options.profile
+            );
         }
     }
     // A session finds the plan for the inputs' shapes, and takes a list of inputs.

@@ -32,9 +32,14 @@ impl Recycler {
 
     /// Frees all memory, and expects none.
     pub fn fill(&self) {
-        // The memory is freed without the lock.
-        let sizes = std::mem::take(&mut *self.sizes());
+        let mut sizes = self.sizes();
+        // Sizes that were not expected since it was last full are of no use.
+        sizes.retain(|size| size.most > 0);
+        let free: Vec<Memory> = sizes.iter_mut().flat_map(|size| size.free.drain(..)).collect();
+        sizes.iter_mut().for_each(|size| size.most = 0);
         drop(sizes);
+        // The memory is freed without the lock.
+        drop(free);
     }
 
     /// Returns a buffer of arbitrary bytes, whose memory comes back when it is dropped. `None` if memory is short.

@@ -279,6 +279,20 @@ fn inputs_of_a_run_that_fails_are_not_kept() {
 }
 
 #[test]
+fn a_reset_keeps_other_inputs_and_a_clear_does_not() {
+    let mut state = session().stateful(&[]).expect("a state");
+    state.run(&x([1.0, 2.0])).expect("a run");
+    state.reset();
+    state.run(&Inputs::new()).expect("`x` as before");
+    assert_eq!(elements(&state.snapshot(), "sum_in"), [1.0, 2.0]);
+    state.clear();
+    let error = state.run(&Inputs::new()).map(drop).expect_err("nothing is given").to_string();
+    assert!(error.contains("`x`"), "{error}");
+    state.run(&x([3.0, 4.0])).expect("the first run again");
+    assert_eq!(elements(&state.snapshot(), "sum_in"), [3.0, 4.0]);
+}
+
+#[test]
 fn a_resize_that_fails_begins_no_state() {
     let mut state = session().stateful(&[]).expect("a state");
     state.resize(&Inputs::new(), 1 << 62).expect_err("too large");

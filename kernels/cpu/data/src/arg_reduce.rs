@@ -51,7 +51,7 @@ impl CpuKernel for ArgReduceKernel {
         let slice = self.count * self.inner;
         let bytes = slice * self.dtype.size();
         // A slice of many lines is cut between them, and short slices are joined.
-        let tile_columns = (PIECE / self.count).next_multiple_of(BLOCK);
+        let tile_columns = (PIECE / self.count).next_multiple_of(BLOCK).max(BLOCK);
         if self.inner > tile_columns {
             let batch = target.len() / self.inner;
             let grid = Grid { batch, rows: 1, columns: self.inner, tile_rows: 1, tile_columns };
@@ -259,37 +259,41 @@ mod tests {
         }
     }
 
-    #[test]
-    fn every_axis_length_and_type_is_searched() {
-        let dtypes = [DType::F32, DType::F64, DType::F16, DType::I8, DType::U8, DType::I64, DType::U16];
-        for (outer, count, inner) in [1, 3, 200].into_iter().flat_map(|outer| {
-            [1, 2, 7, 63, 64, 65, 200]
-                .into_iter()
-                .flat_map(move |count| [1, 2, 7, 8, 64, 100].map(|n| (outer, count, n)))
-        }) {
-            if outer * count * inner > 100_000 {
-                continue;
-            }
-            let dims = [outer, count, inner];
-            // Each value is there several times.
-            let value = |at: usize| (at * 37 % 61) as f64;
-            for dtype in dtypes {
-                let inputs = [tensor(dtype, &dims, value)];
-                for (greatest, last) in [(true, false), (true, true), (false, false), (false, true)] {
-                    let op = Op::ArgReduce(ArgReduce { axis: 1, greatest, last });
-                    let got = run_all_ways(&node(op, &inputs, DType::I64, &[outer, inner]), &inputs).remove(0);
-                    for (at, got) in got.elements::<i64>().expect("indices").iter().enumerate() {
-                        let line = |index: usize| value((at / inner * count + index) * inner + at % inner);
-                        let best = (1..count).fold(0, |best, index| {
-                            let (new, old) = (line(index), line(best));
-                            let beyond = if greatest { new > old } else { new < old };
-                            if beyond || last && new == old { index } else { best }
-                        });
-                        assert_eq!(*got, best as i64, "{dtype} {dims:?} {greatest} {last} at {at}");
-                    }
+    /// Compares searches along the middle axis with the definition.
+    fn check_searches([outer, count, inner]: [usize; 3], dtypes: &[DType]) {
+        // Each value is there several times.
+        let value = |at: usize| (at * 37 % 61) as f64;
+        let dims = [outer, count, inner];
+        for dtype in dtypes {
+            let inputs = [tensor(*dtype, &dims, value)];
+            for (greatest, last) in [(true, false), (true, true), (false, false), (false, true)] {
+                let op = Op::ArgReduce(ArgReduce { axis: 1, greatest, last });
+                let got = run_all_ways(&node(op, &inputs, DType::I64, &[outer, inner]), &inputs).remove(0);
+                for (at, got) in got.elements::<i64>().expect("indices").iter().enumerate() {
+                    let line = |index: usize| value((at / inner * count + index) * inner + at % inner);
+                    let best = (1..count).fold(0, |best, index| {
+                        let (new, old) = (line(index), line(best));
+                        let beyond = if greatest { new > old } else { new < old };
+                        if beyond || last && new == old { index } else { best }
+                    });
+                    assert_eq!(*got, best as i64, "{dtype} {dims:?} {greatest} {last} at {at}");
                 }
             }
         }
+    }
+
+    #[test]
+    fn every_axis_length_and_type_is_searched() {
+        let dtypes = [DType::F32, DType::F64, DType::F16, DType::I8, DType::U8, DType::I64, DType::U16];
+        for outer in [1, 3, 200] {
+            for count in [1, 2, 7, 63, 64, 65, 200] {
+                for inner in [1, 2, 7, 8, 64, 100].into_iter().filter(|inner| outer * count * inner <= 100_000) {
+                    check_searches([outer, count, inner], &dtypes);
+                }
+            }
+        }
+        // A slice of long lines is cut into blocks of them.
+        check_searches([1, 16_500, 65], &dtypes[..1]);
     }
 
     #[test]

@@ -72,9 +72,14 @@ impl StridedCopy {
 
     /// Returns the lines of a piece: whole stripes of a transposed matrix.
     fn lines(&self, size: usize) -> usize {
-        let [_, (columns, right)] = self.matrix();
+        let [(rows, down), (columns, right)] = self.matrix();
         let lines = (PIECE / (columns * size)).max(1);
-        if right == 1 { lines } else { lines.next_multiple_of(BLOCK) }
+        match right {
+            1 => lines,
+            // Whole matrices of a few rows.
+            _ if down == 1 && rows <= FEW && right as usize == rows => lines.next_multiple_of(rows),
+            _ => lines.next_multiple_of(BLOCK),
+        }
     }
 
     /// Returns the innermost two axes.

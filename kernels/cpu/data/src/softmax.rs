@@ -3,7 +3,7 @@
 use anabranch_cpu_base::elements::{elements, elements_mut};
 use anabranch_cpu_base::lanes::{extreme_inside, next_row};
 use anabranch_cpu_base::math::exp_below_one;
-use anabranch_cpu_base::team::{Grid, Tile};
+use anabranch_cpu_base::team::{Grid, Tile, with_workspace};
 use anabranch_cpu_base::vector::{Isa, LANES, Loop, joined, vectorised};
 use anabranch_cpu_base::{Call, CpuKernel};
 use anabranch_op::error::KernelError;
@@ -64,6 +64,9 @@ impl Loop for Rows<'_> {
         }
     }
 }
+
+/// Columns from which they are computed side by side. Fewer make no vector, and are gathered one by one.
+const FEW: usize = 8;
 
 /// Columns that are computed side by side.
 const WIDTH: usize = 64;
@@ -190,9 +193,24 @@ impl CpuKernel for SoftmaxKernel {
             if inner == 1 {
                 return vectorised(Rows { data: source, count, log, out: target });
             }
-            for (data, out) in source.chunks_exact(stack).zip(target.chunks_exact_mut(stack)) {
-                vectorised(Columns { data, inner, log, out: Tile::whole(out, inner) });
+            let stacks = source.chunks_exact(stack).zip(target.chunks_exact_mut(stack));
+            if inner >= FEW {
+                return stacks.for_each(|(data, out)| {
+                    vectorised(Columns { data, inner, log, out: Tile::whole(out, inner) });
+                });
             }
+            with_workspace(2 * count, |space| {
+                let (gathered, made) = space.split_at_mut(count);
+                for (data, out) in stacks {
+                    for start in 0..inner {
+                        let column = data[start..].iter().step_by(inner);
+                        gathered.iter_mut().zip(column).for_each(|(to, from)| *to = *from);
+                        vectorised(Rows { data: gathered, count, log, out: made });
+                        let column = out[start..].iter_mut().step_by(inner);
+                        column.zip(&*made).for_each(|(to, from)| *to = *from);
+                    }
+                }
+            });
         });
         Ok(())
     }
@@ -213,6 +231,7 @@ mod tests {
             (vec![1, 5000], 1),
             (vec![4, 1], 1),
             (vec![2, 130, 100], 1),
+            (vec![3, 130, 9], 1),
             (vec![2, 3, 70, 100], 1),
         ] {
             let input = tensor(DType::F32, &dims, |i| ((i * 37) % 19) as f64 * 0.7 - 60.0);

@@ -24,14 +24,20 @@ const DTYPES: [DType; 13] = [
     DType::F64,
 ];
 
-/// Returns numbers around the bounds of all types, and around the greatest integers that floats have.
+/// Returns numbers around the bounds of all types, and around the greatest integers that floats have. Floats have
+/// fractions, infinities and NaN, too.
 fn numbers(dtype: DType) -> Tensor {
-    let powers = [0, 7, 8, 15, 16, 24, 31, 32, 53, 63].map(|power| 2f64.powi(power));
-    let whole = powers.into_iter().flat_map(|power| [-power - 1.0, -power, power - 1.0, power, power + 1.0]);
-    let values: Vec<i64> = whole.map(|value| value as i64).chain([0, 200, -56]).collect();
-    let mut buffer = Buffer::zeroed(values.len() * dtype.size());
-    i64::store(&values, dtype, buffer.bytes_mut());
-    Tensor::new(TensorSpec::new(dtype, shape(&[values.len()])), Arc::new(buffer)).expect("as many bytes")
+    let powers = [0, 7, 8, 15, 16, 24, 31, 32, 53, 62].map(|power| 1i64 << power);
+    let near = powers.into_iter().flat_map(|power| [-power - 1, -power, power - 1, power, power + 1]);
+    let integers: Vec<i64> = near.chain([0, 200, -56, i64::MIN, i64::MAX]).collect();
+    let floats = [0.5, -1.5, 3e9, 1e20, f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
+    let floats = if dtype.is_float() { &floats[..] } else { &[] };
+    let count = integers.len() + floats.len();
+    let mut buffer = Buffer::zeroed(count * dtype.size());
+    let (whole, rest) = buffer.bytes_mut().split_at_mut(integers.len() * dtype.size());
+    i64::store(&integers, dtype, whole);
+    f64::store(floats, dtype, rest);
+    Tensor::new(TensorSpec::new(dtype, shape(&[count])), Arc::new(buffer)).expect("as many bytes")
 }
 
 /// Returns the elements as those of another type, by way of a domain.

@@ -81,7 +81,7 @@ const COUNT: usize = 2 * NUMBERS.len();
 
 const DIMS: [usize; 2] = [NUMBERS.len(), 2];
 
-const TYPES: [DType; 18] = [
+const TYPES: [DType; 19] = [
     DType::F32,
     DType::F32,
     DType::F16,
@@ -100,6 +100,7 @@ const TYPES: [DType; 18] = [
     DType::I32,
     DType::U32,
     DType::I64,
+    DType::U64,
 ];
 
 fn shape(dims: &[usize]) -> Shape {
@@ -176,7 +177,7 @@ impl Random<'_, '_> {
         let floats =
             [Unary::Negate, Unary::Abs, Unary::Relu, Unary::Sqrt, Unary::Reciprocal, Unary::Round, Unary::Tanh];
         let domain = domain_of(dtype);
-        let function = if domain == Domain::I64 { Unary::Negate } else { *self.u.choose(&floats)? };
+        let function = if domain.is_integer() { Unary::Negate } else { *self.u.choose(&floats)? };
         self.map(domain, Expression::unary(function), &[x], dtype);
         Ok(())
     }
@@ -201,9 +202,9 @@ impl Random<'_, '_> {
         let x = self.value()?;
         let (dtype, number) = (self.spec(x).dtype, f64::from(*self.u.choose(&NUMBERS)?));
         let domain = domain_of(dtype);
-        let literal = if domain == Domain::I64 { Literal::Int(number as i64) } else { Literal::Float(number) };
+        let literal = if domain.is_integer() { Literal::Int(number as i64) } else { Literal::Float(number) };
         let functions = [Binary::Add, Binary::Subtract, Binary::Multiply, Binary::Max, Binary::Power];
-        let function = *self.u.choose(&functions[..if domain == Domain::I64 { 4 } else { 5 }])?;
+        let function = *self.u.choose(&functions[..if domain.is_integer() { 4 } else { 5 }])?;
         let (a, b) = if self.u.arbitrary()? { (0, 1) } else { (1, 0) };
         let steps = vec![Step::Constant(literal), Step::Binary(function, Register(a), Register(b))];
         self.map(domain, Expression::new(1, steps).expect("two steps"), &[x], dtype);
@@ -225,8 +226,8 @@ fn cast_domain(from: DType, to: DType) -> Domain {
         DType::F64 => Domain::F64,
         DType::Bool => domain_of(from),
         _ if from == DType::F64 => Domain::F64,
-        _ if domain_of(from) == Domain::I64 && !to.is_float() => Domain::I64,
-        DType::BF16 if domain_of(from) == Domain::I64 && from.size() >= 4 => Domain::I64,
+        _ if domain_of(from).is_integer() && !to.is_float() => Domain::I64,
+        DType::BF16 if domain_of(from).is_integer() && from.size() >= 4 => domain_of(from),
         _ => Domain::F32,
     }
 }
