@@ -45,9 +45,16 @@ _DTYPES = {ours: np.dtype(theirs) for ours, theirs in _NUMPY.items()}
 # The library's names of types. NumPy takes longer to name a type than a small model takes to run.
 _NAME_OF_DTYPE = {dtype: ours for ours, dtype in _DTYPES.items()}
 
-def dumps(value: Any) -> str:
-    """JSON, also of NumPy's numbers, of paths, and of mappings and iterables that are no dictionaries and lists."""
-    return json.dumps(value, default=_plain)
+
+def dumps(value: Mapping[str, Any]) -> str:
+    """JSON of options, also of NumPy's numbers, of paths, and of mappings and iterables that are no dictionaries and lists."""
+    try:
+        return json.dumps(value, default=_plain, allow_nan=False)
+    except ValueError:
+        for name, own in value.items():
+            if "NaN" in (text := json.dumps(own, default=_plain)) or "Infinity" in text:
+                raise InputError(f"option `{name}` = {own!r} has a number that is not finite; give a finite one") from None
+        raise
 
 
 def _plain(value: Any) -> Any:
@@ -133,6 +140,8 @@ def _given(name: str, value: Any, declared: str | None) -> Given:
 
 
 def _array(name: str, value: Any, declared: str | None) -> np.ndarray[Any, Any]:
+    if isinstance(value, np.ma.MaskedArray):
+        raise InputError(f"input `{name}` is a masked array, and a model has no masks; fill it, for example by filled(0)")
     if isinstance(value, np.ndarray):
         return value
     if hasattr(value, "__dlpack__"):

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import _native
-from ._arrays import Given, _given
+from ._arrays import Given, _given, dumps
+from .errors import InputError
 from .session import _options
 
 
@@ -153,7 +154,7 @@ class Generator:
         top_p: float | None = None,
         repetition_penalty: float | None = None,
         seed: int = 0,
-        stop: Sequence[str] = (),
+        stop: str | Sequence[str] = (),
         max_length: int | None = None,
     ) -> Answer:
         """Begins an answer to a text or to tokens.
@@ -167,7 +168,7 @@ class Generator:
             top_p: The probability of those that take part.
             repetition_penalty: Makes tokens that were seen less probable by this factor.
             seed: The same seed gives the same tokens, on any number of threads.
-            stop: Strings before which the answer ends.
+            stop: Strings, or one, before which the answer ends.
             max_length: Tokens of prompt and answer together, at most.
 
         Raises:
@@ -180,7 +181,7 @@ class Generator:
             top_p=top_p,
             repetition_penalty=repetition_penalty,
             max_length=max_length,
-            stops=list(stop),
+            stops=_stops(stop),
             seed=seed,
         )
         arrays = [] if features is None else [_given("features", features, None)]
@@ -193,9 +194,11 @@ class Generator:
         Raises:
             InputError: As `generate`; also if the model takes one prompt at a time.
         """
+        if isinstance(prompts, str):
+            raise InputError(f"prompts are a list of texts, not the text {prompts!r}; write [{prompts!r}]")
         tokens = [self.encode(prompt) if isinstance(prompt, str) else list(prompt) for prompt in prompts]
-        stops = list(options.pop("stop", ()))
-        made = self._generator.batch(tokens, json.dumps({**options, "stops": stops}), _native.CancelToken())
+        stops = _stops(options.pop("stop", ()))
+        made = self._generator.batch(tokens, dumps({**options, "stops": stops}), _native.CancelToken())
         return [Completion(**answer) for answer in json.loads(made)]
 
     def chat(self, messages: Iterable[Mapping[str, str]], **options: Any) -> Answer:
@@ -207,8 +210,12 @@ class Generator:
             InputError: As `generate`.
         """
         said = [(message["role"], message["content"]) for message in messages]
-        stops = list(options.pop("stop", ()))
+        stops = _stops(options.pop("stop", ()))
         return self._start(self._generator.encode_chat(said), {**options, "stops": stops}, [], go_on=True)
 
     def _start(self, tokens: list[int], given: dict[str, Any], features: list[Given], go_on: bool) -> Answer:
-        return Answer(self._generator, self._generator.start(tokens, features, json.dumps(given), go_on))
+        return Answer(self._generator, self._generator.start(tokens, features, dumps(given), go_on))
+
+
+def _stops(stop: str | Iterable[str]) -> list[str]:
+    return [stop] if isinstance(stop, str) else list(stop)

@@ -40,6 +40,8 @@ def test_inputs_that_do_not_fit(mlp):
     assert "complex128" in str(raised(errors.InputError, lambda: mlp.run({name: x.astype(complex)})))
     assert "dictionary" in str(raised(errors.InputError, lambda: mlp.run([x])))
     raised(errors.InputError, lambda: mlp.run({name: "text"}))
+    masked = raised(errors.InputError, lambda: mlp.run({name: np.ma.masked_less(x, 1)}))
+    assert name in str(masked) and "filled" in str(masked)
 
 
 @pytest.mark.parametrize(
@@ -50,6 +52,7 @@ def test_inputs_that_do_not_fit(mlp):
         ({"weights": "gone"}, "staged"),
         ({"threads": 0}, "threads"),
         ({"threads": [2]}, "a number"),
+        ({"emulate": {"cpu0": float("nan")}}, "emulate"),
         ({"memory": {"cpu0": "much"}}, "memory"),
         ({"cpu_devices": "half"}, "cpu_devices"),
         ({"on_device_loss": "weep"}, "replace"),

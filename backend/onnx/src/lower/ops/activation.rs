@@ -173,9 +173,6 @@ pub(super) fn log_one_plus_exponential(x: Term<'_>) -> Term<'_> {
     let small = x.apply(Unary::Abs).apply(Unary::Negate).apply(Unary::Exp);
     let sum = small + 1.0;
     let logarithm = sum.apply(Unary::Log);
-    if !x.is_double() {
-        return x.apply(Unary::Relu) + logarithm;
-    }
     // The sum and its distance from 1 have lost the same digits of the small number (Higham 2002, problem 1.5).
     let distance = sum - 1.0;
     let exact = logarithm * small / distance;

@@ -150,7 +150,9 @@ fn fold_columns(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vi
     }
     let places: Vec<usize> = (0..axes).map(|axis| (padded[axis] - reach(axis)) / strides[axis] + 1).collect();
     let (batch, channels) = (x.dims()[0], x.dims()[1] / taps);
-    let mut sum = x.reshaped([&[batch, channels], &block[..], &places[..]].concat())?;
+    // Sums of narrow floats are rounded once, in the end.
+    let wide = builder.as_working(x)?;
+    let mut sum = wide.reshaped([&[batch, channels], &block[..], &places[..]].concat())?;
     let dims = [&[batch, channels], &image[..]].concat();
     if sum.elements() == 0 {
         // In this case there may be any number of windows.
@@ -162,7 +164,8 @@ fn fold_columns(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vi
         sum = along.folded(builder, &sum, axis)?;
     }
     let starts = [&[0, 0], &pads[..axes]].concat();
-    Ok(vec![builder.sliced(&sum, starts, vec![1; axes + 2], dims)?])
+    let image = builder.sliced(&sum, starts, vec![1; axes + 2], dims)?;
+    Ok(vec![builder.cast(&image, x.dtype())?])
 }
 
 /// Most positions in a window along an axis: each becomes four nodes.

@@ -28,6 +28,12 @@ fn einsum(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, F
     for index in 1..views.len() {
         operator.typed(index, views[0].dtype())?;
     }
+    let dtype = views[0].dtype();
+    let views = match views.len() > 2 && dtype.is_float() {
+        // Products of narrow floats are factors of others before they are rounded.
+        true => views.iter().map(|view| builder.as_working(view)).collect::<Result<Vec<_>, _>>()?,
+        false => views,
+    };
     let (terms, result) = parse(&equation, &views)?;
     let sizes = sizes(&equation, &terms)?;
     let whole = |term: Term| diagonal(builder, unrepeated(term, &sizes)?);
@@ -44,7 +50,8 @@ fn einsum(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, F
     let place = |label: &Label| summed.labels.iter().position(|own| own == label);
     let order: Option<Vec<_>> = result.iter().map(place).collect();
     let order = order.ok_or_else(|| Fault::attribute("equation", &equation, "an output of the inputs' axes"))?;
-    Ok(vec![builder.transposed(&summed.view, &order)?])
+    let whole = builder.transposed(&summed.view, &order)?;
+    Ok(vec![builder.cast(&whole, dtype)?])
 }
 
 /// Parses the equation: the inputs with their axes' names, and the names of the output's axes.

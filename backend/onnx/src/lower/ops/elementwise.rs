@@ -50,7 +50,7 @@ pub(super) const TABLE: &[Entry] = &[
     ("Where", choose),
     ("Min", |o, b| Ok(vec![variadic(o, b, Binary::Min)?])),
     ("Max", |o, b| Ok(vec![variadic(o, b, Binary::Max)?])),
-    ("Sum", |o, b| Ok(vec![variadic(o, b, Binary::Add)?])),
+    ("Sum", sum),
     ("Mean", mean),
     ("Clip", clip),
 ];
@@ -159,9 +159,24 @@ fn choose(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, F
 
 fn mean(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     operator.float_input(0)?;
-    let total = variadic(operator, builder, Binary::Add)?;
-    let count = operator.count() as f64;
-    Ok(vec![builder.map(domain_of(total.dtype()), [&total], total.dtype(), |[total]| total / count)?])
+    let (total, dtype, count) = (total(operator, builder)?, operator.input(0)?.dtype(), operator.count() as f64);
+    Ok(vec![builder.map(domain_of(total.dtype()), [&total], dtype, |[total]| total / count)?])
+}
+
+fn sum(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let (total, dtype) = (total(operator, builder)?, operator.input(0)?.dtype());
+    Ok(vec![builder.cast(&total, dtype)?])
+}
+
+/// Adds all inputs, from left to right. The sum of narrow floats is in `f32`: they are rounded once, in the end.
+fn total(operator: &Operator<'_>, builder: &mut Builder) -> Result<View, Fault> {
+    let first = operator.number(0)?;
+    let mut total = if first.dtype().is_float() { builder.as_working(first)? } else { first.clone() };
+    for index in 1..operator.count() {
+        let next = operator.typed(index, first.dtype())?;
+        total = builder.map(domain_of(total.dtype()), [&total, next], total.dtype(), |[a, b]| a + b)?;
+    }
+    Ok(total)
 }
 
 /// Applies a function of two numbers over one or more inputs, from left to right.

@@ -125,8 +125,10 @@ fn moments(builder: &mut Builder, x: &View, axes: &[usize]) -> Result<(View, Vie
 fn by_moments(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.float_input(0)?;
     let axes = axes_of(operator.node.ints("axes")?.unwrap_or(&[0, 2, 3]), x.rank())?;
-    let (mean, variance) = moments(builder, x, &axes)?;
-    Ok(vec![builder.map(domain_of(x.dtype()), [x, &mean, &variance], x.dtype(), |[x, mean, variance]| {
+    let wide = builder.as_working(x)?;
+    let (mean, variance) = moments(builder, &wide, &axes)?;
+    let inputs = [&wide, &mean, &variance];
+    Ok(vec![builder.map(domain_of(wide.dtype()), inputs, x.dtype(), |[x, mean, variance]| {
         let distance = x - mean;
         distance / (variance.apply(Unary::Sqrt) + 1e-9)
     })?])
@@ -235,8 +237,10 @@ fn by_norm(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, 
         2 => ReduceKind::SumOfSquares,
         other => return Err(Fault::attribute("p", other, "1 or 2")),
     };
-    let sum = builder.reduced(x, kind, &[axis])?;
-    let scaled = builder.map(domain_of(x.dtype()), [x, &sum], x.dtype(), |[x, sum]| {
+    // Squares of narrow floats overflow them.
+    let wide = builder.as_working(x)?;
+    let sum = builder.reduced(&wide, kind, &[axis])?;
+    let scaled = builder.map(domain_of(wide.dtype()), [&wide, &sum], x.dtype(), |[x, sum]| {
         let norm = if kind == ReduceKind::SumOfSquares { sum.apply(Unary::Sqrt) } else { sum };
         let quotient = x / norm;
         norm.with(Binary::Equal, 0.0).select(0.0, quotient)

@@ -46,6 +46,11 @@ fn reduce(
             let real = builder.cast(&input, DType::F64)?;
             builder.reduced(&real, kind, &reduced)?
         }
+        // Sums of narrow floats overflow them before their root or logarithm does.
+        Some(_) => {
+            let wide = builder.as_working(&input)?;
+            builder.reduced(&wide, kind, &reduced)?
+        }
         _ => builder.reduced(&input, kind, &reduced)?,
     };
     if let Some(function) = after {

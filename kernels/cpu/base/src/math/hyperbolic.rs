@@ -68,10 +68,11 @@ pub fn asinh_f64(x: f64) -> f64 {
     if x.abs() < LARGE || !x.is_finite() { x.asinh() } else { (x.abs().ln() + LN_2).copysign(x) }
 }
 
-/// Returns `arcosh x`; NaN below 1.
+/// Returns `arcosh x`; NaN below 1. The standard library's function loses digits near 1.
 #[inline]
 pub fn acosh_f64(x: f64) -> f64 {
-    if x < LARGE || !x.is_finite() { x.acosh() } else { x.ln() + LN_2 }
+    let above = x - 1.0;
+    if x < LARGE || !x.is_finite() { (above + (above * (x + 1.0)).sqrt()).ln_1p() } else { x.ln() + LN_2 }
 }
 
 /// Returns `artanh x`, from the positive argument: the standard library's function loses digits near −1.
@@ -94,6 +95,16 @@ mod tests {
         }
         assert_eq!([asinh_f64(f64::INFINITY), asinh_f64(-0.0), acosh_f64(1.0)], [f64::INFINITY, -0.0, 0.0]);
         assert!(asinh_f64(f64::NAN).is_nan() && acosh_f64(0.5).is_nan() && acosh_f64(f64::NEG_INFINITY).is_nan());
+    }
+
+    #[test]
+    fn the_inverse_cosine_keeps_its_digits_near_1() {
+        // √(2h) · (1 − h/12 + 3h²/160) for x = 1 + h.
+        for h in [f64::EPSILON, 1e-12, 1e-9, 1e-6] {
+            let h = (1.0 + h) - 1.0;
+            let want = (2.0 * h).sqrt() * (1.0 - h / 12.0 + 3.0 * h * h / 160.0);
+            assert!((acosh_f64(1.0 + h) - want).abs() <= 1e-15 * want, "{h}");
+        }
     }
 
     #[test]
