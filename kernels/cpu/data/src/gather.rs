@@ -66,7 +66,7 @@ pub(crate) fn prepare(node: &NodeSpec, op: &Gather) -> Box<dyn CpuKernel> {
 trait Index: Pod + Into<i64> + Sync {
     /// Returns the index of an axis of `count` elements, counted from the front.
     #[inline(always)]
-    fn from_front(self, count: usize) -> usize {
+    fn counted(self, count: usize) -> usize {
         let index: i64 = self.into();
         (if index < 0 { index.wrapping_add(count as i64) } else { index }) as usize
     }
@@ -101,7 +101,7 @@ fn check<I: Index>(indices: &[I], count: usize) -> Result<(), KernelError> {
     if !vectorised(AnyOutside { indices, count }) {
         return Ok(());
     }
-    let at = indices.iter().position(|index| index.from_front(count) >= count).unwrap_or(0);
+    let at = indices.iter().position(|index| index.counted(count) >= count).unwrap_or(0);
     let given: i64 = indices[at].into();
     let reason = format!("index {given} at position {at} is outside an axis of {count}");
     Err(KernelError::Value { op: "gather", reason })
@@ -160,7 +160,7 @@ impl SliceGather {
                 rest = indices.iter();
                 rest.next()
             })?;
-            Some(base + index.from_front(self.count))
+            Some(base + index.counted(self.count))
         })
     }
 }
@@ -196,11 +196,11 @@ impl ElementGather {
                 let (target, base) = (tile.row(row), base + columns.start * self.step);
                 if (self.step, self.stride) == (0, 1) {
                     let line = &source[base..][..self.count];
-                    target.iter_mut().zip(indices).for_each(|(to, index)| *to = line[index.from_front(self.count)]);
+                    target.iter_mut().zip(indices).for_each(|(to, index)| *to = line[index.counted(self.count)]);
                     continue;
                 }
                 for (at, (target, index)) in target.iter_mut().zip(indices).enumerate() {
-                    *target = source[base + at * self.step + index.from_front(self.count) * self.stride];
+                    *target = source[base + at * self.step + index.counted(self.count) * self.stride];
                 }
             }
         });

@@ -216,11 +216,11 @@ pub(crate) fn fits_32_bits(expression: &Expression, inputs: impl Iterator<Item =
     let stays = |step: &Step| match step {
         Step::Constant(literal) => matches!(literal, Literal::Int(value) if i32::try_from(*value).is_ok()),
         Step::Unary(function, _) => matches!(function, U::Sign | U::Relu | U::Not),
-        Step::Binary(function, ..) => match function {
-            B::Min | B::Max | B::Equal | B::Less | B::LessOrEqual | B::Greater | B::GreaterOrEqual => true,
-            B::And | B::Or | B::Xor | B::BitAnd | B::BitOr | B::BitXor => true,
-            _ => false,
-        },
+        Step::Binary(function, ..) => {
+            let compares = matches!(function, B::Equal | B::Less | B::LessOrEqual | B::Greater | B::GreaterOrEqual);
+            let bits = matches!(function, B::And | B::Or | B::Xor | B::BitAnd | B::BitOr | B::BitXor);
+            compares || bits || matches!(function, B::Min | B::Max)
+        }
         Step::Select(..) => true,
     };
     let agrees = |step: &Step| match step {
