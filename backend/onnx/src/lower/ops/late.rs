@@ -4,7 +4,9 @@
 use super::{Builder, Entry, Fault, Operator, View};
 use crate::host_operators::{Call, MAP, RegionSettings, Work, host_operator};
 use crate::item::Item;
-use anabranch_kernels::cpu::Team;
+use anabranch_base::interruption;
+use anabranch_kernels::cpu::{Interrupt, Team};
+use std::sync::Arc;
 
 /// Most input elements of a node with superlinear work that is computed while a model is lowered.
 const MOST_ELEMENTS: usize = 1 << 20;
@@ -44,8 +46,8 @@ fn late(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fau
     known(operator, builder)?.ok_or_else(why)
 }
 
-/// Returns the operator's tensors, if all its inputs are known and it takes little time and memory: a run can be
-/// interrupted, lowering cannot.
+/// Returns the operator's tensors, if all its inputs are known and it takes little time and memory: runs have a team and
+/// a budget for it.
 fn known(operator: &Operator<'_>, builder: &mut Builder) -> Result<Option<Vec<View>>, Fault> {
     let views = (0..operator.count()).filter_map(|index| operator.optional(index));
     let elements = views.map(|view| view.shape().elements()).fold(0, usize::saturating_add);
@@ -64,7 +66,10 @@ fn known(operator: &Operator<'_>, builder: &mut Builder) -> Result<Option<Vec<Vi
     let Some(compute) = host_operator(operator.node) else { return Ok(None) };
     let team = Team::solo();
     let given: u64 = inputs.iter().flatten().map(Item::bytes).sum();
-    let work = Work::new(&team, None, given.saturating_add(MOST_MEMORY));
+    // The team has this thread alone, whose interrupts these are.
+    let interrupt: Interrupt = Arc::new(interruption::is_due);
+    let _watched = team.watch(Arc::clone(&interrupt));
+    let work = Work::new(&team, Some(&interrupt), given.saturating_add(MOST_MEMORY));
     let items = match (Call { node: operator.node, inputs: &inputs, work: &work }).made_by(compute) {
         Err(fault) if fault.is_memory() => return Ok(None),
         made => made?,
@@ -72,4 +77,35 @@ fn known(operator: &Operator<'_>, builder: &mut Builder) -> Result<Option<Vec<Vi
     let tensors: Option<Vec<_>> =
         items.into_iter().map(|item| if let Item::Tensor(tensor) = item { Some(tensor) } else { None }).collect();
     tensors.map(|tensors| tensors.into_iter().map(|tensor| builder.made(tensor)).collect()).transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::lowered;
+    use crate::import::proto::{NodeProto, TensorProto, data_type};
+    use anabranch_base::interruption;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn what_is_computed_early_asks_whether_to_end() {
+        let floats = |name, dims: &[i64], values: Vec<f32>| {
+            let bytes = values.into_iter().flat_map(f32::to_le_bytes).collect();
+            TensorProto::raw(name, data_type::FLOAT, dims, bytes)
+        };
+        let count = 20_000;
+        // No box overlaps another.
+        let boxes = (0..count).flat_map(|at| [at as f32, 0.0, at as f32 + 0.5, 1.0]).collect();
+        let constants = vec![
+            floats("boxes", &[1, count, 4], boxes),
+            floats("scores", &[1, 1, count], vec![1.0; count as usize]),
+            TensorProto::raw("most", data_type::INT64, &[], i64::MAX.to_le_bytes().to_vec()),
+        ];
+        let asked = Arc::new(AtomicUsize::new(0));
+        let asks = Arc::clone(&asked);
+        let interrupt = move || asks.fetch_add(1, Ordering::Relaxed) > 20;
+        let node = NodeProto::of("NonMaxSuppression", &["boxes", "scores", "most"], &["y"]);
+        let ended = interruption::under(Some(Arc::new(interrupt)), || lowered(node, Vec::new(), constants));
+        assert!(ended.is_err() && asked.load(Ordering::Relaxed) > 20, "asked {asked:?} times");
+    }
 }
