@@ -46,8 +46,8 @@ fn late(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fau
     known(operator, builder)?.ok_or_else(why)
 }
 
-/// Returns the operator's tensors, if all its inputs are known and it takes little time and memory: runs have a team and
-/// a budget for it.
+/// Returns the operator's tensors, if all its inputs are known and it takes little time and memory: runs have a team
+/// and a budget for it.
 fn known(operator: &Operator<'_>, builder: &mut Builder) -> Result<Option<Vec<View>>, Fault> {
     let views = (0..operator.count()).filter_map(|index| operator.optional(index));
     let elements = views.map(|view| view.shape().elements()).fold(0, usize::saturating_add);
