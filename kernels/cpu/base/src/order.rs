@@ -8,15 +8,12 @@ use std::ops::{BitXor, Not};
 
 /// Work on elements of one type and their keys.
 pub trait Keyed {
-    /// Result of the work.
-    type Output;
-
     /// Does the work; `key` returns an element's key.
-    fn run<T: Pod, K: Key>(self, key: impl Fn(T) -> K + Copy + Sync) -> Self::Output;
+    fn run<T: Pod, K: Key>(self, key: impl Fn(T) -> K + Copy);
 }
 
 /// A key: `u32` for elements of at most 4 bytes, `u64` for others.
-pub trait Key: Copy + Ord + Default + Not<Output = Self> + BitXor<Output = Self> + Into<u64> + Send + Sync {
+pub trait Key: Copy + Ord + Default + Not<Output = Self> + BitXor<Output = Self> + Into<u64> {
     /// Returns the key whose low bits these are.
     fn of(bits: u64) -> Self;
 }
@@ -39,7 +36,7 @@ impl Key for u64 {
 ///
 /// A key is greater the greater the element is. NaN is the greatest, and both zeros have the same key.
 #[inline(always)]
-pub fn with_keys<W: Keyed>(dtype: DType, work: W) -> W::Output {
+pub fn with_keys(dtype: DType, work: impl Keyed) {
     match dtype {
         DType::F32 => work.run(of_f32),
         DType::F64 => work.run(of_f64),
@@ -73,10 +70,8 @@ struct Each<'a, K, F> {
 }
 
 impl<K, F: Fn(usize, u64) -> K> Keyed for Each<'_, K, F> {
-    type Output = ();
-
     #[inline(always)]
-    fn run<T: Pod, N: Key>(self, key: impl Fn(T) -> N + Copy + Sync) {
+    fn run<T: Pod, N: Key>(self, key: impl Fn(T) -> N + Copy) {
         for (at, (element, to)) in elements::<T>(self.bytes).iter().zip(self.to).enumerate() {
             *to = (self.make)(at, key(*element).into());
         }

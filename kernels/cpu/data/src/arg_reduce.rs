@@ -87,10 +87,8 @@ struct Lines<'a> {
 }
 
 impl Keyed for Lines<'_> {
-    type Output = ();
-
     #[inline(always)]
-    fn run<T: Pod, K: Key>(self, key: impl Fn(T) -> K + Copy + Sync) {
+    fn run<T: Pod, K: Key>(self, key: impl Fn(T) -> K + Copy) {
         let op = &self.kernel.op;
         // The search is for the greatest of these keys: the complements, if it is for the least element. NaN has the
         // greatest key in both searches. For a type without NaN, `nan` is 0, and is treated like other keys.

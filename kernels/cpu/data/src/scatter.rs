@@ -45,14 +45,14 @@ impl CpuKernel for ScatterKernel {
             return Err(KernelError::Value { op: "scatter", reason });
         }
         match (self.kind, self.dtype) {
+            (_, DType::F32) => self.scatter_floats::<f32>(places, updates, target),
+            (_, DType::F64) => self.scatter_floats::<f64>(places, updates, target),
             (ScatterKind::Replace, dtype) => match dtype.size() {
                 1 => self.scatter(places, updates, target, |_, new: u8| new),
                 2 => self.scatter(places, updates, target, |_, new: u16| new),
                 4 => self.scatter(places, updates, target, |_, new: u32| new),
                 _ => self.scatter(places, updates, target, |_, new: u64| new),
             },
-            (_, DType::F32) => self.scatter_floats::<f32>(places, updates, target),
-            (_, DType::F64) => self.scatter_floats::<f64>(places, updates, target),
             _ => {
                 for (place, update) in places.iter().zip(updates.chunks_exact(self.run.max(1))) {
                     self.combine(&mut target[*place as usize * self.run..][..self.run], update);
@@ -101,7 +101,7 @@ impl ScatterKernel {
         // `i64` carries the bits of `u64`; only comparisons need the difference.
         let unsigned = self.dtype == DType::U64;
         let (floats, integers): (Join<f64>, Join<i64>) = match self.kind {
-            ScatterKind::Replace => return old.copy_from_slice(new),
+            ScatterKind::Replace => (|_, new| new, |_, new| new),
             ScatterKind::Add => (|a, b| a + b, i64::wrapping_add),
             ScatterKind::Multiply => (|a, b| a * b, i64::wrapping_mul),
             ScatterKind::Min if unsigned => (less, |a, b| (a as u64).min(b as u64) as i64),
