@@ -10,12 +10,12 @@
 //! shapes, and kept.
 //!
 //! ```
-//! use anabranch::{Inputs, Outputs, Session, SessionOptions};
+//! use anabranch::{Inputs, Outputs, Session, SessionConfig};
 //! use ndarray::array;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let model = concat!(env!("CARGO_MANIFEST_DIR"), "/models/layer.onnx");
-//! let session = Session::open(model, SessionOptions::default())?;
+//! let session = Session::open(model, SessionConfig::default())?;
 //! assert_eq!(session.inputs()[0].to_string(), "x: f32[batch×4]");
 //! assert_eq!(session.outputs()[0].to_string(), "y: f32[batch×3]");
 //!
@@ -31,7 +31,7 @@
 //! # }
 //! ```
 //!
-//! [`SessionOptions`] select the devices and their threads, the [`Strategy`] that places the nodes, and its
+//! [`SessionConfig`] select the devices and their threads, the [`Strategy`] that places the nodes, and its
 //! [`Constraints`]. [`RunOptions`] give a run a time limit or a [`CancelToken`]. Errors are a [`SessionError`] with an
 //! [`ErrorKind`], and the file, node, device or input that they concern.
 //!
@@ -43,11 +43,11 @@
 //! ```
 //! use anabranch::compare::{CompareOptions, compare};
 //! use anabranch::planning::PlanChoice;
-//! use anabranch::{Inputs, Session, SessionOptions, Strategy};
+//! use anabranch::{Inputs, Session, SessionConfig, Strategy};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let model = concat!(env!("CARGO_MANIFEST_DIR"), "/models/layer.onnx");
-//! let session = Session::open(model, SessionOptions::default().with_dim("batch", 8))?;
+//! let session = Session::open(model, SessionConfig::default().with_dim("batch", 8))?;
 //! let inputs = session.fill_random(Inputs::new(), 1)?;
 //! let configurations = [Strategy::CPU, Strategy::HEFT].map(|strategy| PlanChoice { strategy, ..session.choice() });
 //! let options = CompareOptions::new("layer", configurations.to_vec()).with_runs(5, 2);
@@ -66,14 +66,14 @@
 //! fastest measured plan. A [`CostStore`] is saved to a file and given to later sessions.
 //!
 //! ```
-//! use anabranch::{CostStore, Inputs, RunOptions, Session, SessionOptions};
+//! use anabranch::{CostStore, Inputs, RunOptions, Session, SessionConfig};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let model = concat!(env!("CARGO_MANIFEST_DIR"), "/models/layer.onnx");
 //! # let directory = std::env::temp_dir().join(format!("anabranch-doctest-{}", std::process::id()));
 //! # std::fs::create_dir_all(&directory)?;
 //! # let store = directory.join("costs.json");
-//! let session = Session::open(model, SessionOptions::default().with_dim("batch", 8))?;
+//! let session = Session::open(model, SessionConfig::default().with_dim("batch", 8))?;
 //! let inputs = session.fill_random(Inputs::new(), 1)?;
 //! session.run(&inputs)?; // The first run touches memory for the first time.
 //! let mut profiled = RunOptions::default();
@@ -84,7 +84,7 @@
 //!
 //! session.save_costs(&store)?;
 //! let costs = CostStore::load(&store)?.store;
-//! let next = Session::open(model, SessionOptions::default().with_costs(costs))?;
+//! let next = Session::open(model, SessionConfig::default().with_costs(costs))?;
 //! let planned = next.plan(&inputs)?;
 //! println!("predicted: {} s", planned.plan().predicted().makespan);
 //! # std::fs::remove_dir_all(&directory)?;
@@ -314,8 +314,8 @@ pub mod session {
 
     pub use anabranch_session::{
         ArrayError, Dynamic, ErrorKind, HostOperator, Inputs, Later, LaterRun, OnDeviceLoss, OutputError, OutputKey,
-        Outputs, Part, Prepared, Run, RunPrediction, SETTINGS, Session, SessionError, SessionOptions, SettingError,
-        State, StatePair, Stateful, ValueInfo, events_json, random_tensor, tensor, view,
+        Outputs, Part, Prepared, ResolvedConfig, Run, RunPrediction, SETTINGS, Session, SessionConfig, SessionError,
+        SettingError, State, StatePair, Stateful, ValueInfo, events_json, random_tensor, tensor, view,
     };
 }
 
@@ -336,6 +336,10 @@ pub use import::{Dim, Kind};
 pub use plan::PlanOptions;
 pub use planning::{Constraints, Order, PlatformFile, Strategy};
 pub use session::{
-    ErrorKind, Inputs, OnDeviceLoss, OutputError, Outputs, Prepared, Run, Session, SessionError, SessionOptions,
+    ErrorKind, Inputs, OnDeviceLoss, OutputError, Outputs, Prepared, Run, Session, SessionConfig, SessionError,
     Stateful, ValueInfo,
 };
+
+/// Former name of [`SessionConfig`].
+#[deprecated = "use SessionConfig"]
+pub type SessionOptions = SessionConfig;

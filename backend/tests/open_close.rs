@@ -3,7 +3,7 @@
 #![cfg(target_os = "linux")]
 
 use anabranch::device::CpuGranularity;
-use anabranch::{DetectOptions, Inputs, Session, SessionOptions};
+use anabranch::{DetectOptions, Inputs, Session, SessionConfig};
 use std::fs;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/mlp.onnx
 /// Opens a session with a CPU device for each of the machine's cores, with threads of their own.
 fn session() -> Session {
     let devices = DetectOptions::default().without_gpu().with_cpu_granularity(CpuGranularity::Core);
-    let options = SessionOptions::default().with_devices(devices).with_dim("batch", 2);
+    let options = SessionConfig::default().with_devices(devices).with_dim("batch", 2);
     Session::open(MODEL, options.with_threads(NonZeroUsize::MIN)).expect("a bundled model opens")
 }
 

@@ -5,9 +5,8 @@
 //! nothing.
 
 use anabranch::costs::CostStore;
-use anabranch::device::DetectOptions;
 use anabranch::execute::RunOptions;
-use anabranch::{Session, SessionOptions};
+use anabranch::{Session, SessionConfig};
 use anabranch_bench::models::{inputs_beside, models};
 use criterion::{Criterion, criterion_group, criterion_main};
 use std::path::{Path, PathBuf};
@@ -23,10 +22,8 @@ fn whole_models(criterion: &mut Criterion) {
         let inputs = inputs_beside(&file).expect("readable").expect("a model's inputs are beside it");
         for place in ["cpu", "gpu", "heft"] {
             let Ok(strategy) = place.parse();
-            let options = SessionOptions::default()
-                .with_devices(DetectOptions::default().with_software_gpu(true))
-                .with_strategy(strategy)
-                .with_costs(costs.clone());
+            let options =
+                SessionConfig::default().with_software_gpu(true).with_strategy(strategy).with_costs(costs.clone());
             let session = Session::open(&file, options).expect("a bundled model opens");
             let profiled = RunOptions::default().with_profile(true);
             // The first run touches memory for the first time, so its times are not learned.

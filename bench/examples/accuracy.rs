@@ -11,7 +11,7 @@ use anabranch::compare::{CompareOptions, Comparison, DYNAMIC, Outcome, compare};
 use anabranch::costs::CostStore;
 use anabranch::execute::RunOptions;
 use anabranch::planning::PlanChoice;
-use anabranch::{Session, SessionOptions};
+use anabranch::{Session, SessionConfig};
 use anabranch_bench::models::models;
 use anabranch_bench::turns::Failure;
 use clap::Parser;
@@ -99,10 +99,8 @@ fn judge(
 ) -> Result<Comparison, Failure> {
     let calibrate = !matches!(knowledge, Knowledge::Assumed);
     let costs = if calibrate { calibrated.clone() } else { CostStore::default() };
-    let options = SessionOptions::default()
-        .with_devices(arguments.common.devices())
-        .with_costs(costs)
-        .with_calibration(calibrate);
+    let options =
+        SessionConfig::default().with_devices(arguments.common.devices()).with_costs(costs).with_calibration(calibrate);
     let session = Session::open(file, options)?;
     let inputs = arguments.common.inputs(&session, file)?;
     let choice = |place: &str| {

@@ -21,7 +21,7 @@ use anabranch::costs::CostStore;
 use anabranch::plan::StreamMode;
 use anabranch::plan_file::PlanFile;
 use anabranch::planning::{Order, PlanChoice, Planned};
-use anabranch::{Inputs, PlanOptions, Session, SessionOptions, Strategy};
+use anabranch::{Inputs, PlanOptions, Session, SessionConfig, Strategy};
 use anabranch_bench::models::models;
 use anabranch_bench::turns::Failure;
 use anabranch_placement::generate::Random;
@@ -108,7 +108,7 @@ fn main() -> Result<(), Failure> {
 /// Compares enough plans of one model. Calibrated costs are kept for the following models; costs learned from one model
 /// are not.
 fn judge(arguments: &Arguments, file: &Path, folder: &Path, calibrated: &mut CostStore) -> Result<Judged, Failure> {
-    let options = SessionOptions::default().with_devices(arguments.common.devices());
+    let options = SessionConfig::default().with_devices(arguments.common.devices());
     let session = Session::open(file, options.with_costs(calibrated.clone()).with_calibration(true))?;
     let inputs = arguments.common.inputs(&session, file)?;
     let (mut configurations, mut random) = (configurations(&session), Random::new(arguments.common.seed));

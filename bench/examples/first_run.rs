@@ -15,7 +15,7 @@ use anabranch::learning::Calibrator;
 use anabranch::planning::Planned;
 use anabranch::program::NodeId;
 use anabranch::session::Inputs;
-use anabranch::{Session, SessionOptions};
+use anabranch::{Session, SessionConfig};
 use anabranch_bench::models::models;
 use anabranch_bench::turns::{Failure, median};
 use clap::Parser;
@@ -104,7 +104,7 @@ fn main() -> Result<(), Failure> {
     let mut runs = Vec::new();
     for directory in &arguments.directories {
         for model in models(directory)? {
-            let options = SessionOptions::default().with_devices(devices.clone()).with_costs(costs.clone());
+            let options = SessionConfig::default().with_devices(devices.clone()).with_costs(costs.clone());
             runs.push(first_run(&arguments, &model, options)?);
         }
     }
@@ -130,7 +130,7 @@ fn calibrated(inventory: &Inventory) -> Result<CostStore, Failure> {
 }
 
 /// Plans and predicts, then runs.
-fn first_run(arguments: &Arguments, file: &Path, options: SessionOptions) -> Result<FirstRun, Failure> {
+fn first_run(arguments: &Arguments, file: &Path, options: SessionConfig) -> Result<FirstRun, Failure> {
     let session = Session::open(file, options)?;
     let inputs = arguments.common.inputs(&session, file)?;
     let planned = session.plan_with(&inputs, &session.choice())?;

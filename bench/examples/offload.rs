@@ -5,9 +5,9 @@
 //! in Markdown. A number of layers means: all nodes of these layers that the GPU computes are there, and their caches;
 //! with one more than there are, also the embedding and the head. All else is on the CPU.
 
+use anabranch::SessionConfig;
 use anabranch::generate::{Generator, Sample, forecast};
 use anabranch::planning::{Constraints, PlatformFile, Strategy};
-use anabranch::{DetectOptions, SessionOptions};
 use clap::Parser;
 use std::error::Error;
 use std::path::PathBuf;
@@ -40,10 +40,7 @@ impl Arguments {
         constraints: Constraints,
         platform: &PlatformFile,
     ) -> Result<Option<(f64, u64)>, Box<dyn Error>> {
-        let options = SessionOptions::default()
-            .with_devices(DetectOptions::default().without_gpu())
-            .with_strategy(strategy)
-            .with_constraints(constraints);
+        let options = SessionConfig::default().without_gpu().with_strategy(strategy).with_constraints(constraints);
         let mut generator = Generator::open(&self.folder, None, options)?;
         let sample = Sample { prompt: 1, tokens: self.cache };
         let found = match forecast(&mut generator, sample, Some(platform)) {

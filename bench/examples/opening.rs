@@ -6,7 +6,7 @@
 //!
 //! `cargo run --release -p anabranch-bench --example opening -- MODEL.onnx… [--repeat N]`
 
-use anabranch::{Inputs, Session, SessionOptions};
+use anabranch::{Inputs, Session, SessionConfig};
 use std::error::Error;
 use std::path::Path;
 use std::process::Command;
@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("| model | file | MiB | {} |\n|---|---|--:|{}", PARTS.join(" | "), "--:|".repeat(PARTS.len()));
     for model in arguments.iter().map(Path::new) {
         let compiled = folder.path().join("model.anabranch");
-        let session = Session::open(model, SessionOptions::default())?;
+        let session = Session::open(model, SessionConfig::default())?;
         let inputs = session.fill_random(Inputs::new(), 0)?;
         session.compile(&inputs, &compiled, "")?;
         for (what, file) in [("source", model), ("compiled", compiled.as_path())] {
@@ -63,7 +63,7 @@ fn measured(file: &Path) -> Result<[f64; PARTS.len()], Box<dyn Error>> {
 /// Opens a file, makes it ready, and runs it twice; prints the time of each step.
 fn once(file: &Path) -> Result<(), Box<dyn Error>> {
     let begun = Instant::now();
-    let session = Session::open(file, SessionOptions::default())?;
+    let session = Session::open(file, SessionConfig::default())?;
     let open = milliseconds(begun);
     let inputs = session.fill_random(Inputs::new(), 0)?;
     let begun = Instant::now();

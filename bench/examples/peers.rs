@@ -7,7 +7,7 @@ use anabranch::device::{CpuGranularity, DetectOptions, detect};
 use anabranch::execute::{ComputeDevice, Executor, RunOptions};
 use anabranch::lower::Rewrites;
 use anabranch::plan::{PlanOptions, StreamMode};
-use anabranch::session::{Inputs, Session, SessionOptions};
+use anabranch::session::{Inputs, Session, SessionConfig};
 use anabranch_bench::chains::{Chain, cpu};
 use anabranch_bench::models::inputs_beside;
 use anabranch_bench::tiny::spec;
@@ -323,11 +323,11 @@ fn run(session: &Session, inputs: &Inputs) -> Result<(), Failure> {
 
 /// Returns options for all cores that this process may use as one device, without a GPU or calibration, like ONNX
 /// Runtime's CPU provider. Without fusion, nodes are not joined into streaming blocks either.
-fn options(fuse: bool) -> SessionOptions {
+fn options(fuse: bool) -> SessionConfig {
     let devices = DetectOptions::default().with_cpu_granularity(CpuGranularity::Machine).without_gpu();
     let streaming = if fuse { StreamMode::Auto } else { StreamMode::Off };
     let plan = PlanOptions::default().with_streaming(streaming);
-    SessionOptions::default()
+    SessionConfig::default()
         .with_devices(devices)
         .with_fusion(if fuse { Rewrites::ALL } else { Rewrites::NONE })
         .with_plan(plan)

@@ -4,7 +4,7 @@
 
 use anabranch::device::{CpuGranularity, DetectOptions};
 use anabranch::execute::RunOptions;
-use anabranch::{Inputs, Session, SessionOptions};
+use anabranch::{Inputs, Session, SessionConfig};
 use std::path::Path;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{:8} {:>12} {:>12}", "place", "predicted", "measured");
     for place in ["cpu", "gpu", "heft", "mite", "cp"] {
         let devices = DetectOptions::default().with_cpu_granularity(CpuGranularity::Core).with_software_gpu(true);
-        let options = SessionOptions::default()
+        let options = SessionConfig::default()
             .with_devices(devices)
             .with_strategy(place.parse()?)
             .with_costs(costs.take().unwrap_or_default());

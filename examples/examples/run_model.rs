@@ -1,17 +1,15 @@
 //! Opens a model, runs it on random inputs, and prints where its nodes ran.
 //!
 //!     cargo run --release -p anabranch-examples --example run_model [MODEL.onnx]
-
-use anabranch::device::DetectOptions;
 use anabranch::execute::RunOptions;
-use anabranch::{Inputs, Session, SessionOptions};
+use anabranch::{Inputs, Session, SessionConfig};
 use std::collections::BTreeMap;
 use std::path::Path;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let bundled = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/convnet.onnx");
     let model = std::env::args_os().nth(1).map_or(bundled, Into::into);
-    let options = SessionOptions::default().with_devices(DetectOptions::default().with_software_gpu(true));
+    let options = SessionConfig::default().with_software_gpu(true);
     let session = Session::open(model, options)?;
     let inputs = session.fill_random(Inputs::new(), 1)?;
     let run = session.run_with(&inputs, &RunOptions::default().with_profile(true))?;

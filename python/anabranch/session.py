@@ -67,8 +67,8 @@ def devices(
     devices: Sequence[str] | None = None,
     cpu_devices: str | None = None,
     threads: int | None = None,
-    gpu: bool = True,
-    software_gpu: bool = False,
+    gpu: bool | None = None,
+    software_gpu: bool | None = None,
     memory: Mapping[str, int | str] | None = None,
 ) -> Devices:
     """The devices of this machine, with the options of `Session` that say which there are.
@@ -92,27 +92,29 @@ class Session:
     made from any number of threads, and follow each other, since each uses all the devices of its plan.
 
     Args:
-        model: A path to an ONNX file, its bytes, or an ``onnx.ModelProto``.
+        model: A path to an ONNX file or a compiled model, the bytes of an ONNX file, or an ``onnx.ModelProto``. Options that are not given
+            are those with which a compiled model was compiled.
         place: Who decides where nodes run: a strategy (`anabranch.strategies`), a device's name, or a plan file that ends in ``.json``.
         order: Which of a device's ready nodes goes first: ``pct``, ``msr``, ``fifo`` or ``frugal``.
         devices: Names of the devices to use, or one name, at least one of them a CPU device; all if not given.
         cpu_devices: Cores that make one CPU device: ``machine``, ``package``, ``numa``, ``l3`` or ``core``.
         threads: Threads of each CPU device; one a core if not given. Results do not depend on it.
-        gpu: Whether GPUs are looked for.
-        software_gpu: Whether a software Vulkan adapter counts as a GPU.
+        gpu: Whether GPUs are looked for; yes if not given.
+        software_gpu: Whether a software Vulkan adapter counts as a GPU; no if not given.
         memory: What devices may fill: bytes, or strings such as ``"2GiB"``, by device.
         emulate: How many times slower than they are CPU devices are to run, by device.
         costs: A cost store to predict with; the file need not exist. `save_costs` adds to it what was learned.
         calibrate: Whether devices of unknown speed are measured before the first placement, about a second each. Without it their
             rates are assumed, so that placements and predictions are guesses.
-        stream: What is passed on in chunks: ``off``, ``auto`` or ``always``.
+        stream: Which tensors are passed on in chunks: ``off``, ``auto`` or ``always``.
+        chunk: Size of a chunk, such as ``"256KiB"`` or ``"7rows"``; from the caches' sizes if not given.
         weights: Which weights stay on GPUs between runs: ``resident``, ``staged`` or ``auto``.
         pin: Devices by patterns of nodes' names; of several that match, the first counts.
         colocate: Patterns; the nodes that match one share a device.
         dims: Sizes of dimensions that no input binds, by symbol (``"batch"``) or by input and axis (``"x[1]"``).
         limits: How much a model may ask for before it is refused, such as ``{"nodes": 2_000_000, "tensor_bytes": "128GiB"}``. Raise one if you
             trust a file that exceeds it.
-        fuse: Whether neighbouring operators are fused into one node.
+        fuse: Whether neighbouring operators are fused into one node; yes if not given.
         platform: A platform file: `plan` then plans for its devices. Runs are always on those that are here.
         plan_capacity: For how many sets of input shapes plans are kept ready.
         cached: Positions that costs take caches of keys and values to hold; their capacity if not given.
@@ -133,19 +135,20 @@ class Session:
         devices: Sequence[str] | None = None,
         cpu_devices: str | None = None,
         threads: int | None = None,
-        gpu: bool = True,
-        software_gpu: bool = False,
+        gpu: bool | None = None,
+        software_gpu: bool | None = None,
         memory: Mapping[str, int | str] | None = None,
         emulate: Mapping[str, float] | None = None,
         costs: str | os.PathLike[str] | None = None,
-        calibrate: bool = False,
+        calibrate: bool | None = None,
         stream: str | None = None,
+        chunk: str | None = None,
         weights: str | None = None,
         pin: Mapping[str, str] | None = None,
         colocate: Iterable[str] | None = None,
         dims: Mapping[str, int] | None = None,
         limits: Mapping[str, int | str] | None = None,
-        fuse: bool = True,
+        fuse: bool | None = None,
         platform: str | os.PathLike[str] | None = None,
         plan_capacity: int | None = None,
         cached: int | None = None,

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 #[pyfunction]
 pub(crate) fn devices(py: Python<'_>, options: &str) -> PyResult<String> {
     released(py, || {
-        let inventory = detect(&options::session(options)?.devices).map_err(Failure::argument)?;
+        let inventory = detect(&options::session(options)?.resolve().devices).map_err(Failure::argument)?;
         Ok(serde_json::to_string(&inventory)?)
     })
 }

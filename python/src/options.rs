@@ -4,8 +4,8 @@ use super::failure::{Failure, Result};
 use anabranch::plan::StreamMode;
 use anabranch::planning::PlanChoice;
 use anabranch::session::SETTINGS;
-use anabranch::{RunOptions, SessionOptions};
-use serde_json::{Map, Value, from_value};
+use anabranch::{RunOptions, SessionConfig};
+use serde_json::from_value;
 use std::time::Duration;
 
 /// Returns the names of a session's options, which the arguments of the Python class have.
@@ -14,13 +14,9 @@ pub(crate) fn option_names() -> Vec<&'static str> {
     SETTINGS.iter().map(|(name, _)| *name).collect()
 }
 
-/// Returns a session's options. Options that are not in the object keep the library's defaults.
-pub(crate) fn session(text: &str) -> Result<SessionOptions> {
-    let mut options = SessionOptions::default();
-    for (name, value) in &serde_json::from_str::<Map<String, Value>>(text)? {
-        options.set_json(name, value).map_err(Failure::argument)?;
-    }
-    Ok(options)
+/// Returns a session's configuration.
+pub(crate) fn session(text: &str) -> Result<SessionConfig> {
+    serde_json::from_str(text).map_err(Failure::argument)
 }
 
 /// Returns the options of a run with a token, and a time limit in seconds.

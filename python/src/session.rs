@@ -50,11 +50,11 @@ impl Session {
     #[pyo3(signature = (path, bytes, options))]
     fn new(py: Python<'_>, path: Option<PathBuf>, bytes: Option<&[u8]>, options: &str) -> PyResult<Self> {
         released(py, || {
-            let options = options::session(options)?;
-            let what_if = options.platform.is_some();
+            let config = options::session(options)?;
+            let what_if = config.platform.is_some();
             let session = match (&path, bytes) {
-                (Some(path), _) => anabranch::Session::open(path, options)?,
-                (None, bytes) => anabranch::Session::from_bytes(bytes.unwrap_or_default(), options)?,
+                (Some(path), _) => anabranch::Session::open(path, config)?,
+                (None, bytes) => anabranch::Session::from_bytes(bytes.unwrap_or_default(), config)?,
             };
             let model = path.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
             Ok(Self {

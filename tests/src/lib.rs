@@ -10,7 +10,7 @@ pub mod programs;
 
 use anabranch::device::{CpuGranularity, DetectOptions};
 use anabranch::planning::Strategy;
-use anabranch::session::{Inputs, Outputs, Session, SessionOptions};
+use anabranch::session::{Inputs, Outputs, Session, SessionConfig};
 use anabranch_report::npy::read_npz;
 use std::path::{Path, PathBuf};
 
@@ -40,15 +40,15 @@ pub fn reference(name: &str) -> (Inputs, Vec<(String, Vec<f32>)>) {
 }
 
 /// Returns options for tests: one CPU device per core, and the software GPU.
-pub fn options(place: &str) -> SessionOptions {
+pub fn options(place: &str) -> SessionConfig {
     let devices = DetectOptions::default().with_cpu_granularity(CpuGranularity::Core).with_software_gpu(true);
-    SessionOptions::default().with_devices(devices).with_strategy(strategy(place))
+    SessionConfig::default().with_devices(devices).with_strategy(strategy(place))
 }
 
 /// Returns options for one CPU device and no GPU.
-pub fn one_cpu() -> SessionOptions {
+pub fn one_cpu() -> SessionConfig {
     let devices = DetectOptions::default().with_cpu_granularity(CpuGranularity::Machine).without_gpu();
-    SessionOptions::default().with_devices(devices)
+    SessionConfig::default().with_devices(devices)
 }
 
 /// Whether the outputs have the same bits; they must be on the host.
@@ -64,7 +64,7 @@ pub fn strategy(place: &str) -> Strategy {
 
 /// Opens a bundled model on the CPU and the software GPU. Fails if there is no software GPU: without it the tests prove
 /// nothing.
-pub fn session(name: &str, options: SessionOptions) -> Session {
+pub fn session(name: &str, options: SessionConfig) -> Session {
     let session = Session::open(model(name), options).unwrap_or_else(|error| panic!("{name}: {error}"));
     let inventory = session.inventory();
     assert!(!inventory.gpus.is_empty(), "no software GPU: run scripts/setup ({:?})", inventory.notes);

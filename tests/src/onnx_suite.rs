@@ -10,7 +10,7 @@ pub use report::Report;
 use crate::{one_cpu, options};
 use anabranch::constant::Constant;
 use anabranch::import::{ImportError, item_in_file};
-use anabranch::session::{Inputs, Session, SessionError, SessionOptions};
+use anabranch::session::{Inputs, Session, SessionConfig, SessionError};
 use anabranch::{Item, Kind};
 use compare::{same, tolerance};
 use std::fs;
@@ -62,7 +62,7 @@ pub enum Target {
 }
 
 impl Target {
-    fn options(self) -> SessionOptions {
+    fn options(self) -> SessionConfig {
         match self {
             Self::Cpu => one_cpu().with_threads(NonZeroUsize::MIN),
             Self::Gpu => options("gpu"),

@@ -3,7 +3,7 @@
 
 use anabranch::execute::{ComputeDevice, CpuTeam, DevicePool, Executor, RunOptions, RunOutput};
 use anabranch::plan::PlanOptions;
-use anabranch::{DetectOptions, Outputs, Session, SessionOptions};
+use anabranch::{Outputs, Session, SessionConfig};
 use anabranch_bench::chains::Chain;
 use anabranch_kernels::op::{Domain, Expression, Map, Op, Unary};
 use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
@@ -68,7 +68,7 @@ fn repeated_runs_take_no_memory() {
         }
     }
     // A session finds the plan for the inputs' shapes, and takes a list of inputs.
-    let options = SessionOptions::default().with_devices(DetectOptions::default().without_gpu());
+    let options = SessionConfig::default().without_gpu();
     let session = Session::open(model("mlp"), options).expect("a bundled model opens");
     let (inputs, mut outputs) = (reference("mlp").0, Outputs::default());
     let mut run = || session.run_into(&inputs, &mut outputs).expect("runs");

@@ -4,7 +4,7 @@
 
 use anabranch::device::CpuGranularity;
 use anabranch::session::Outputs;
-use anabranch::{DetectOptions, ErrorKind, Inputs, Session, SessionError, SessionOptions, Strategy};
+use anabranch::{DetectOptions, ErrorKind, Inputs, Session, SessionConfig, SessionError, Strategy};
 use anabranch_tests::{model, reference};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr;
@@ -55,7 +55,7 @@ fn refused_at<T>(n: isize, work: impl FnOnce() -> Result<T, SessionError>) -> (R
 
 fn open(name: &str) -> Result<Session, SessionError> {
     let devices = DetectOptions::default().without_gpu().with_cpu_granularity(CpuGranularity::Core);
-    Session::open(model(name), SessionOptions::default().with_devices(devices).with_strategy(Strategy::HEFT))
+    Session::open(model(name), SessionConfig::default().with_devices(devices).with_strategy(Strategy::HEFT))
 }
 
 /// Checks equality within rounding: constants that found no memory for folding are computed in each run, perhaps by

@@ -7,7 +7,7 @@ use super::prompt::Prompt;
 use anabranch_execute::RunOptions;
 use anabranch_kernels::{Tensor, TensorSpec};
 use anabranch_onnx::import::Dim;
-use anabranch_session::{Inputs, Session, SessionOptions};
+use anabranch_session::{Inputs, Session, SessionConfig};
 
 /// Output of an encoder.
 pub(crate) const HIDDEN: &str = "last_hidden_state";
@@ -33,7 +33,7 @@ impl Encoder {
     ///
     /// # Errors
     /// If it is missing, takes something else than text or features, or makes no hidden states.
-    pub(crate) fn open(config: &EncoderConfig, options: SessionOptions) -> Result<Self, GenerateError> {
+    pub(crate) fn open(config: &EncoderConfig, options: SessionConfig) -> Result<Self, GenerateError> {
         let file = &config.model;
         let session = Session::open(file, options)?;
         let wrong = |what: String| Err(GenerateError::file(file, what));

@@ -14,7 +14,7 @@ use super::stream::Stream;
 use super::vocabulary::Vocabulary;
 use anabranch_execute::RunOptions;
 use anabranch_kernels::TensorSpec;
-use anabranch_session::{Session, SessionOptions, Stateful};
+use anabranch_session::{Session, SessionConfig, Stateful};
 pub use batch::Batch;
 use serde::Serialize;
 use std::path::Path;
@@ -29,11 +29,11 @@ const MOST_BYTES: usize = 16 << 20;
 /// A language model in a folder, as onnxruntime-genai or optimum export it, ready to go on from prompts.
 ///
 /// ```no_run
-/// # mod anabranch { pub use anabranch_session::SessionOptions; pub mod generate { pub use anabranch_generate::Generator; } }
-/// use anabranch::SessionOptions;
+/// # mod anabranch { pub use anabranch_session::SessionConfig; pub mod generate { pub use anabranch_generate::Generator; } }
+/// use anabranch::SessionConfig;
 /// use anabranch::generate::Generator;
 ///
-/// let mut generator = Generator::open("model".as_ref(), None, SessionOptions::default())?;
+/// let mut generator = Generator::open("model".as_ref(), None, SessionConfig::default())?;
 /// let prompt = generator.encode("The river")?;
 /// let settings = generator.config().settings.clone();
 /// for piece in generator.generate(&prompt, &settings)? {
@@ -132,7 +132,7 @@ impl Generator {
     ///
     /// # Errors
     /// If files are missing, contradict each other, or the model is no decoder with a cache.
-    pub fn open(folder: &Path, model: Option<&Path>, options: SessionOptions) -> Result<Self, GenerateError> {
+    pub fn open(folder: &Path, model: Option<&Path>, options: SessionConfig) -> Result<Self, GenerateError> {
         let mut config = Config::read(folder, model)?;
         let (vocabulary, template) = (Vocabulary::read(folder)?, Template::read(folder)?);
         let own = config.encoder.as_ref();

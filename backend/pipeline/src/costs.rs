@@ -365,7 +365,7 @@ impl StageCosts {
     pub(super) fn made_up(cores: usize, serial: f64) -> Self {
         let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/layer.onnx");
         let devices = anabranch_device::DetectOptions::default().without_gpu();
-        let options = anabranch_session::SessionOptions::default().with_devices(devices).with_dim("batch", 2);
+        let options = anabranch_session::SessionConfig::default().with_devices(devices).with_dim("batch", 2);
         let session = Session::open(model, options).expect("a model");
         let set = session.fill_random(Inputs::new(), 0).expect("small");
         let mut costs = Self::of(&session, &set, false).expect("costs");

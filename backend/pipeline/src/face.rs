@@ -31,15 +31,15 @@ use std::time::Duration;
 /// #     pub mod pipeline {
 /// #         pub use anabranch_pipeline::*;
 /// #     }
-/// #     pub use anabranch_session::{Inputs, Session, SessionOptions};
+/// #     pub use anabranch_session::{Inputs, Session, SessionConfig};
 /// # }
 /// use anabranch::pipeline::{Pipeline, PipelineError, PipelineOptions};
-/// use anabranch::{Inputs, Session, SessionOptions};
+/// use anabranch::{Inputs, Session, SessionConfig};
 /// use ndarray::array;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/layer.onnx");
-/// let session = Session::open(model, SessionOptions::default())?;
+/// let session = Session::open(model, SessionConfig::default())?;
 /// let inputs = |first: f32| Inputs::new().array("x", &array![[first, 2.0, 3.0, 4.0]]);
 /// let pipeline = Pipeline::open(&session, &inputs(0.0)?, &PipelineOptions::default())?;
 /// println!("a result every {} s", pipeline.plan().period);

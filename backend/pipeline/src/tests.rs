@@ -5,9 +5,8 @@ use super::face::Pipeline;
 use super::line::{Line, Refused, Replica, Stage, Work};
 use super::options::{Among, PipelineOptions};
 use anabranch_base::error_kind::ErrorKind;
-use anabranch_device::DetectOptions;
 use anabranch_execute::ExecError;
-use anabranch_session::{Inputs, Session, SessionError, SessionOptions};
+use anabranch_session::{Inputs, Session, SessionConfig, SessionError};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -192,7 +191,7 @@ fn a_finished_line_takes_no_more() {
 #[test]
 fn who_panics_beside_a_pipeline_keeps_nobody_waiting() {
     let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/layer.onnx");
-    let options = SessionOptions::default().with_devices(DetectOptions::default().without_gpu()).with_dim("batch", 2);
+    let options = SessionConfig::default().without_gpu().with_dim("batch", 2);
     let session = Session::open(model, options).expect("a model");
     let set = session.fill_random(Inputs::new(), 0).expect("small");
     let options = PipelineOptions::default().with_among(Among::Together).with_measuring(false);

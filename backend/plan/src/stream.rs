@@ -11,6 +11,7 @@
 //! their places in the whole value, because kernels for rows read them there.
 
 use super::PlanOptions;
+use anabranch_base::bytes::parse_bytes;
 use anabranch_ir::program::{NodeId, Program, ValueId};
 use anabranch_kernels::TensorSpec;
 use anabranch_kernels::op::{NodeSpec, Op, RowPlan};
@@ -18,6 +19,7 @@ use anabranch_placement_core::platform::DeviceId;
 use anabranch_placement_core::schedule::Schedule;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::str::FromStr;
 
 /// Default bytes of a chunk: large enough that a delay of some microseconds does not matter, small enough that the
 /// chunks in flight stay in cache.
@@ -50,6 +52,26 @@ pub enum ChunkRule {
     Bytes(usize),
     /// This many rows.
     Rows(usize),
+}
+
+/// Reads `auto`, a number of bytes such as `256KiB`, or a number of rows such as `7rows`.
+impl FromStr for ChunkRule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let some =
+            |size: usize| if size > 0 { Ok(size) } else { Err("a chunk has at least one byte or row".to_owned()) };
+        if text == "auto" {
+            return Ok(Self::Auto);
+        }
+        if let Some(rows) = text.strip_suffix("rows").or_else(|| text.strip_suffix("row")) {
+            let rows = rows.trim().parse();
+            let rows = rows.map_err(|_| format!("`{text}` is not a number of rows; write one, such as 7rows"))?;
+            return some(rows).map(Self::Rows);
+        }
+        let bytes = parse_bytes(text).map_err(|error| format!("{error}; or write a number of rows, such as 7rows"))?;
+        some(usize::try_from(bytes).unwrap_or(usize::MAX)).map(Self::Bytes)
+    }
 }
 
 /// A streamed transfer. Chunk `i` holds the rows from `i × chunk_rows` on; the last may be shorter.
@@ -170,6 +192,17 @@ pub(super) fn granule(bytes: usize) -> usize {
 mod tests {
     use super::*;
     use crate::test_programs::{Maker, PlacedProgram, add, relu};
+
+    #[test]
+    fn chunks_are_sizes_or_rows() {
+        assert_eq!("256KiB".parse(), Ok(ChunkRule::Bytes(256 << 10)));
+        assert_eq!("7rows".parse(), Ok(ChunkRule::Rows(7)));
+        assert_eq!("1 row".parse(), Ok(ChunkRule::Rows(1)));
+        assert_eq!("auto".parse(), Ok(ChunkRule::Auto));
+        for wrong in ["", "rows", "0rows", "0", "many", "-1rows"] {
+            assert!(wrong.parse::<ChunkRule>().is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn granules_align_every_chunk() {

@@ -70,8 +70,7 @@ pub fn owned(tensor: &Tensor) -> Tensor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Inputs, Session, SessionOptions};
-    use anabranch_device::DetectOptions;
+    use crate::{Inputs, Session, SessionConfig};
     use anabranch_kernels::{DType, Shape};
     use anabranch_onnx::import::proto::{GraphProto, ModelProto, NodeProto, ValueInfoProto};
 
@@ -111,7 +110,7 @@ mod tests {
             output: vec![value("sum_out")],
             ..GraphProto::default()
         };
-        let options = SessionOptions::default().with_devices(DetectOptions::default().without_gpu());
+        let options = SessionConfig::default().without_gpu();
         let session = Session::from_bytes(&ModelProto::of(graph, 17).to_bytes(), options).expect("a model");
         let mut sums = session.stateful(&[("sum_out", "sum_in")]).expect("state");
         let spec = || TensorSpec::new(DType::F32, Shape::new([COUNT]).expect("small"));

@@ -70,10 +70,10 @@ impl Inputs {
         self
     }
 
-    /// Adds a tensor on a device under the name of an input that stays there ([`SessionOptions::with_resident`]). A
+    /// Adds a tensor on a device under the name of an input that stays there ([`SessionConfig::with_resident`]). A
     /// tensor in the host's memory works like any other tensor.
     ///
-    /// [`SessionOptions::with_resident`]: super::SessionOptions::with_resident
+    /// [`SessionConfig::with_resident`]: super::SessionConfig::with_resident
     pub fn device_tensor(mut self, name: &str, tensor: DeviceTensor) -> Self {
         let given = tensor.host().cloned().map_or(Given::Device(tensor), Given::Host);
         self.given.insert(name.to_owned(), given);
@@ -342,7 +342,7 @@ fn open_names(input: &Input, sizes: &Sizes<'_>) -> impl Iterator<Item = String> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::SessionOptions;
+    use crate::SessionConfig;
     use anabranch_device::DetectOptions;
     use anabranch_onnx::import::proto::{GraphProto, ModelProto, NodeProto, ValueInfoProto};
     use ndarray::array;
@@ -357,7 +357,7 @@ mod tests {
             ..GraphProto::default()
         };
         let devices = DetectOptions::default().without_gpu().with_memory("cpu0", 6000);
-        let options = SessionOptions::default().with_devices(devices);
+        let options = SessionConfig::default().with_devices(devices);
         let session = Session::from_bytes(&ModelProto::of(graph, 17).to_bytes(), options).expect("a model");
         let state = Tensor::from_elements(Shape::new([1000]).expect("small"), &[0f32; 1000]).expect("as many");
         let on_host = Inputs::new().tensor("state", state.clone());

@@ -7,11 +7,13 @@ use anabranch_base::error_kind::ErrorKind;
 use anabranch_base::lock::lock;
 use anabranch_placement_core::platform::DeviceId;
 use anabranch_planning::{PlanChoice, Strategy};
+use serde::Serialize;
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 
 /// Behaviour of a run that loses a GPU.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum OnDeviceLoss {
     /// The run fails and names the GPU. The next run opens the GPU again.
     #[default]
@@ -101,27 +103,29 @@ fn uses(prepared: &Prepared, device: DeviceId) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Inputs, Outputs, SessionOptions};
-    use anabranch_device::{CpuGranularity, DetectOptions};
+    use crate::{Inputs, Outputs, SessionConfig};
+    use anabranch_device::CpuGranularity;
     use anabranch_execute::RunOptions;
     use anabranch_execute::lose_at_submission;
 
     const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/mlp.onnx");
 
+    /// A configuration of all devices.
+    fn config(strategy: Strategy, on_loss: OnDeviceLoss) -> SessionConfig {
+        let devices = SessionConfig::default().with_cpu_devices(CpuGranularity::Machine).with_software_gpu(true);
+        devices.with_dim("batch", 3).with_strategy(strategy).with_on_device_loss(on_loss)
+    }
+
     /// A session with this strategy, and its inputs; `None` without any GPU.
     fn session(strategy: Strategy, on_loss: OnDeviceLoss) -> Option<(Session, Inputs)> {
-        let devices = DetectOptions::default().with_cpu_granularity(CpuGranularity::Machine).with_software_gpu(true);
-        let options = SessionOptions::default().with_devices(devices).with_dim("batch", 3);
-        let session = Session::open(MODEL, options.with_strategy(strategy).with_on_device_loss(on_loss));
-        let session = session.expect("a model");
+        let session = Session::open(MODEL, config(strategy, on_loss)).expect("a model");
         let inputs = session.fill_random(Inputs::new(), 0).expect("known shapes");
         (!session.inventory().gpus.is_empty()).then_some((session, inputs))
     }
 
     /// Outputs of a CPU for the same inputs.
     fn expected() -> Outputs {
-        let devices = DetectOptions::default().without_gpu();
-        let options = SessionOptions::default().with_devices(devices).with_dim("batch", 3);
+        let options = SessionConfig::default().without_gpu().with_dim("batch", 3);
         let session = Session::open(MODEL, options).expect("a model");
         session.run(&session.fill_random(Inputs::new(), 0).expect("known shapes")).expect("runs")
     }
@@ -177,10 +181,11 @@ mod tests {
 
     #[test]
     fn what_must_be_on_the_lost_gpu_is_named() {
-        let Some((session, _)) = session(Strategy::HEFT, OnDeviceLoss::Replace) else { return };
-        let mut options = session.options.clone();
-        options.constraints = options.constraints.with_pin("*", "gpu0");
-        let session = Session::open(MODEL, options).expect("a model");
+        if session(Strategy::HEFT, OnDeviceLoss::Replace).is_none() {
+            return;
+        }
+        let pinned = config(Strategy::HEFT, OnDeviceLoss::Replace).with_pin("*", "gpu0");
+        let session = Session::open(MODEL, pinned).expect("a model");
         let inputs = session.fill_random(Inputs::new(), 0).expect("known shapes");
         session.run(&inputs).expect("the GPU is there");
         lose(&session, &inputs, false);

@@ -2,9 +2,10 @@
 
 use super::budget::Budget;
 use super::cache::Cache;
+use super::config::ResolvedConfig;
+use super::config::SessionConfig;
 use super::error::{SessionError, within_memory};
 use super::loss::Lost;
-use super::options::SessionOptions;
 use super::precompiled::Precompiled;
 use super::prepare::{Key, Prepared};
 use super::run::Run;
@@ -33,7 +34,7 @@ const LEARNT: usize = 64;
 /// A model that can be run any number of times, from any number of threads.
 ///
 /// The first run with new input shapes lowers, places and plans the model for them; later runs with the same shapes
-/// only execute. Plans for [`SessionOptions::plan_capacity`] sets of shapes are kept ready. They share the weights, the
+/// only execute. Plans for [`SessionConfig::plan_capacity`] sets of shapes are kept ready. They share the weights, the
 /// threads and the opened GPUs, each of which exists once. The sum of a session's plans stays within each device's
 /// limit. The limit does not cover the raw weights of models given as bytes, and the memory of `Session::dynamic`.
 ///
@@ -65,7 +66,7 @@ pub struct Session {
     /// Memory that all plans hold.
     pub(super) budget: Arc<Budget>,
     #[doc(hidden)]
-    pub options: SessionOptions,
+    pub options: ResolvedConfig,
     /// Constraints on phases.
     pub(super) of_parts: Constraints,
     costs: Mutex<CostStore>,
@@ -86,24 +87,25 @@ pub struct Session {
 impl Session {
     /// Opens the ONNX model in a file, or a [compiled](crate::compiled) model, and takes the inventory of the devices.
     ///
-    /// Settings of a compiled model apply if `options` has their defaults.
+    /// Options of a compiled model apply if `config` leaves them out.
     ///
     /// # Errors
     /// If the file is not a usable model, or the options name unknown devices.
-    pub fn open(path: impl AsRef<Path>, options: SessionOptions) -> Result<Self, SessionError> {
+    pub fn open(path: impl AsRef<Path>, config: SessionConfig) -> Result<Self, SessionError> {
         let path = path.as_ref();
         within_memory(|| match compiled::is_compiled(path) {
-            true => Self::open_compiled(path, options),
+            true => Self::open_compiled(path, config),
             false => {
-                let stamp = compiled::stamp(path);
-                let session = Self::new(import::load_within(path, &options.limits)?, options)?;
+                let (stamp, options) = (compiled::stamp(path), config.resolve());
+                let model = import::load_within(path, &options.limits)?;
+                let session = Self::surveyed(model, Vec::new(), options)?;
                 Ok(Self { source: Some((path.to_owned(), stamp)), ..session })
             }
         })
     }
 
     /// Opens an ONNX model without loading a graphics driver, to learn its inputs.
-    pub(crate) fn open_on_cpus(path: &Path, mut options: SessionOptions) -> Result<Self, SessionError> {
+    pub(crate) fn open_on_cpus(path: &Path, mut options: ResolvedConfig) -> Result<Self, SessionError> {
         within_memory(|| {
             let inventory = options.detected(detect_cpus).or_else(|_| options.detected(detect))?;
             Ok(Self::on(inventory, import::load_within(path, &options.limits)?, Vec::new(), options))
@@ -117,10 +119,11 @@ impl Session {
     ///
     /// # Errors
     /// If the file is not an ONNX model at all, or the options name unknown devices.
-    pub fn survey(path: impl AsRef<Path>, options: SessionOptions) -> Result<Self, SessionError> {
+    pub fn survey(path: impl AsRef<Path>, config: SessionConfig) -> Result<Self, SessionError> {
         if compiled::is_compiled(path.as_ref()) {
-            return Self::open(path, options);
+            return Self::open(path, config);
         }
+        let options = config.resolve();
         let (model, problems) = import::survey(path.as_ref(), &options.limits)?;
         Self::surveyed(model, problems, options)
     }
@@ -129,23 +132,24 @@ impl Session {
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub fn from_bytes(bytes: &[u8], options: SessionOptions) -> Result<Self, SessionError> {
-        within_memory(|| Self::new(import::from_bytes_within(bytes, None, &options.limits)?, options))
+    pub fn from_bytes(bytes: &[u8], config: SessionConfig) -> Result<Self, SessionError> {
+        let options = config.resolve();
+        within_memory(|| Self::surveyed(import::from_bytes_within(bytes, None, &options.limits)?, Vec::new(), options))
     }
 
     /// Opens a model that [`import`] has made.
     ///
     /// # Errors
     /// If the options name unknown devices.
-    pub fn new(model: Model, options: SessionOptions) -> Result<Self, SessionError> {
-        Self::surveyed(model, Vec::new(), options)
+    pub fn new(model: Model, config: SessionConfig) -> Result<Self, SessionError> {
+        Self::surveyed(model, Vec::new(), config.resolve())
     }
 
     /// Opens a model that could be read only in part.
     pub(super) fn surveyed(
         model: Model,
         problems: Vec<ImportError>,
-        mut options: SessionOptions,
+        mut options: ResolvedConfig,
     ) -> Result<Self, SessionError> {
         let inventory = options.detected(detect)?;
         Ok(Self::on(inventory, model, problems, options))
@@ -156,7 +160,7 @@ impl Session {
         mut inventory: Inventory,
         model: Model,
         problems: Vec<ImportError>,
-        mut options: SessionOptions,
+        mut options: ResolvedConfig,
     ) -> Self {
         let mut costs = std::mem::take(&mut options.costs);
         inventory.notes.extend(costs.settle(&inventory.fingerprint()));
@@ -249,7 +253,7 @@ impl Session {
     }
 
     /// Adds the costs that this session has learnt to a cost store file. Later sessions get them by
-    /// [`SessionOptions::with_costs`].
+    /// [`SessionConfig::with_costs`].
     ///
     /// Additions of other processes stay in the file, and this session knows them afterwards.
     ///

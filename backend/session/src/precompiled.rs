@@ -1,9 +1,10 @@
 //! Sessions of compiled models: writing, fallback to the source, and the replacement of lowering and planning.
 
+use super::config::ResolvedConfig;
+use super::config::SessionConfig;
 use super::error::{InputError, SessionError, within_memory};
 use super::inputs::Inputs;
 use super::open::Session;
-use super::options::SessionOptions;
 use super::plausible;
 use crate::compiled::{self, About, Compilation, Compiled, CompiledError, CompiledFile, Source};
 use anabranch_base::error_kind::ErrorKind;
@@ -84,9 +85,9 @@ impl Session {
     }
 
     /// Opens a compiled model. If it is not usable here, opens its source, if that is unchanged, with a note.
-    pub(super) fn open_compiled(path: &Path, options: SessionOptions) -> Result<Self, SessionError> {
+    pub(super) fn open_compiled(path: &Path, config: SessionConfig) -> Result<Self, SessionError> {
         let file = CompiledFile::open(path)?;
-        let (mut options, same) = file.adopted(options)?;
+        let (mut options, same) = file.adopted(config)?;
         // No graphics driver is loaded if it would find nothing.
         let known = if same && file.knows_no_gpu() { options.detected(detect_cpus).ok() } else { None };
         let inventory = known.map_or_else(|| options.detected(detect), Ok)?;
@@ -104,7 +105,7 @@ impl Session {
         Ok(session)
     }
 
-    fn open_source(path: &Path, file: &CompiledFile, why: &str, options: SessionOptions) -> Result<Self, SessionError> {
+    fn open_source(path: &Path, file: &CompiledFile, why: &str, options: ResolvedConfig) -> Result<Self, SessionError> {
         let Some(source) = file.source() else {
             let text = format!("{why}, and the model that it was made of is gone or another by now");
             return Err(CompiledError::elsewhere(path, text).into());

@@ -374,7 +374,7 @@ fn cached<V, P>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::SessionOptions;
+    use crate::SessionConfig;
     use anabranch_base::error_kind::ErrorKind;
     use anabranch_device::{CpuGranularity, DetectOptions};
     use anabranch_execute::CancelToken;
@@ -383,7 +383,7 @@ mod tests {
 
     fn session() -> Session {
         let devices = DetectOptions::default().without_gpu().with_cpu_granularity(CpuGranularity::Machine);
-        let options = SessionOptions::default().with_devices(devices).with_dim("batch", 2);
+        let options = SessionConfig::default().with_devices(devices).with_dim("batch", 2);
         Session::open(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/mlp.onnx"), options).expect("a model")
     }
 

@@ -1,7 +1,6 @@
 //! Tests in which each read of a model and of its data fails once.
 
-use crate::{Inputs, Outputs, Session, SessionOptions};
-use anabranch_device::DetectOptions;
+use crate::{Inputs, Outputs, Session, SessionConfig};
 use anabranch_ir::constant::faults::failing;
 use std::path::Path;
 
@@ -23,7 +22,7 @@ fn whatever_read_fails_the_file_is_named_and_the_next_run_is_right() {
     let folder = tempfile::tempdir().expect("a temporary directory");
     let (source, compiled) = (folder.path().join("model.onnx"), folder.path().join("compiled"));
     std::fs::write(&source, model()).expect("writable");
-    let options = || SessionOptions::default().with_devices(DetectOptions::default().without_gpu());
+    let options = || SessionConfig::default().without_gpu();
     let open = |file: &Path| Session::open(file, options());
     let session = open(&source).expect("sound");
     let inputs = session.fill_random(Inputs::new(), 3).expect("its sizes are known");

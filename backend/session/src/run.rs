@@ -160,12 +160,12 @@ impl Session {
         Ok(Run { outputs, measured, prepared: Arc::clone(prepared), later: None, cold })
     }
 
-    /// Copies a tensor to a device, for runs that read an input there ([`SessionOptions::with_resident`]).
+    /// Copies a tensor to a device, for runs that read an input there ([`SessionConfig::with_resident`]).
     ///
     /// # Errors
     /// If there is no such device, or it cannot be used.
     ///
-    /// [`SessionOptions::with_resident`]: super::SessionOptions::with_resident
+    /// [`SessionConfig::with_resident`]: super::SessionConfig::with_resident
     pub fn upload(&self, device: &str, tensor: &Tensor) -> Result<DeviceTensor, SessionError> {
         let names = || self.pool.devices().iter().map(ComputeDevice::name);
         match names().position(|name| name == device) {

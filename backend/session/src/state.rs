@@ -30,10 +30,10 @@ use std::time::Instant;
 /// # mod anabranch {
 /// #     pub use anabranch_kernels::{Shape, Tensor};
 /// #     pub use anabranch_onnx::import;
-/// #     pub use anabranch_session::{Inputs, Session, SessionOptions};
+/// #     pub use anabranch_session::{Inputs, Session, SessionConfig};
 /// # }
 /// use anabranch::import::proto::{GraphProto, ModelProto, NodeProto, ValueInfoProto};
-/// use anabranch::{Inputs, Session, SessionOptions, Shape, Tensor};
+/// use anabranch::{Inputs, Session, SessionConfig, Shape, Tensor};
 ///
 /// // `sum_out = sum_in + x`
 /// # let value = |name: &str| ValueInfoProto::f32s(name, &[3]);
@@ -44,7 +44,7 @@ use std::time::Instant;
 /// #     ..GraphProto::default()
 /// # };
 /// # let model = ModelProto::of(graph, 17).to_bytes();
-/// let session = Session::from_bytes(&model, SessionOptions::default())?;
+/// let session = Session::from_bytes(&model, SessionConfig::default())?;
 /// let mut sums = session.stateful(&[("*_out", "*_in")])?;
 /// for step in 0..5 {
 ///     let x = Tensor::from_elements(Shape::new([3])?, &[step as f32; 3])?;

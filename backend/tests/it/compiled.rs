@@ -6,7 +6,7 @@ use anabranch::import::proto::{DimensionProto, GraphProto, ModelProto, NodeProto
 use anabranch::plan::StreamMode;
 use anabranch::session::ErrorKind;
 use anabranch::{
-    DetectOptions, Dim, Inputs, Outputs, PlanOptions, Session, SessionError, SessionOptions, Strategy, Tensor,
+    DetectOptions, Dim, Inputs, Outputs, PlanOptions, Session, SessionConfig, SessionError, Strategy, Tensor,
 };
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,17 +18,17 @@ fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data").join(name)
 }
 
-fn options() -> SessionOptions {
+fn options() -> SessionConfig {
     let devices = DetectOptions::default().without_gpu().with_cpu_granularity(CpuGranularity::Core);
-    SessionOptions::default().with_devices(devices)
+    SessionConfig::default().with_devices(devices)
 }
 
 /// A session of a model with all required sizes, and its inputs.
-fn opened(path: &Path, mut options: SessionOptions) -> (Session, Inputs) {
+fn opened(path: &Path, mut options: SessionConfig) -> (Session, Inputs) {
     let declared = Session::open(path, options.clone()).expect("a sound model");
     for dim in declared.inputs().iter().flat_map(|input| input.dims().unwrap_or_default()) {
         if let Dim::Symbol(symbol) = dim {
-            options.dims.entry(symbol.clone()).or_insert(3);
+            options.dims.get_or_insert_default().entry(symbol.clone()).or_insert(3);
         }
     }
     let session = Session::open(path, options).expect("a sound model");
@@ -72,7 +72,7 @@ fn compiled_models_make_the_same_bits_by_the_same_plan_and_equal_files() {
                 session.compile(&inputs, &file, "a test").unwrap_or_else(|error| panic!("{name} {way}: {error}"));
             assert!(is_compiled(&file) && !is_compiled(&model) && session.compiled().is_none());
             let again =
-                Session::open(&file, SessionOptions::default()).unwrap_or_else(|error| panic!("{name}: {error}"));
+                Session::open(&file, SessionConfig::default()).unwrap_or_else(|error| panic!("{name}: {error}"));
             assert_eq!(again.compiled(), Some(&about));
             assert_eq!((again.outputs().len(), again.inputs().len()), (session.outputs().len(), inputs.len()));
             let filled = again.fill_random(Inputs::new(), 7).expect("sizes are known");
@@ -98,21 +98,21 @@ fn other_plans_are_made_of_the_compiled_program() {
     let expected = session.run(&inputs).expect("runs");
     let machine = DetectOptions::default().without_gpu().with_cpu_granularity(CpuGranularity::Machine);
     for other in [
-        SessionOptions::default().with_strategy(Strategy::CPU),
-        SessionOptions::default().with_devices(machine).with_dim("batch", 3),
+        SessionConfig::default().with_strategy(Strategy::CPU),
+        SessionConfig::default().with_devices(machine).with_dim("batch", 3),
     ] {
         let other = Session::open(&file, other).expect("the program is the same");
         assert!(other.compiled().is_some() && other.inventory().notes.iter().all(|note| !note.contains("compile")));
         assert!(same(&session, &expected, &other.run(&inputs).expect("runs")));
     }
-    let refused = Session::open(&file, SessionOptions::default().with_dim("batch", 4)).err().expect("another program");
+    let refused = Session::open(&file, SessionConfig::default().with_dim("batch", 4)).err().expect("another program");
     assert!(refused.to_string().contains("was compiled with batch=3, not with batch=4"), "{refused}");
     assert_eq!(refused.file(), Some(&*file));
     let wide = opened(&data("mlp.onnx"), options().with_dim("batch", 8)).1;
-    let wrong = Session::open(&file, SessionOptions::default()).expect("sound").run(&wide).expect_err("another shape");
+    let wrong = Session::open(&file, SessionConfig::default()).expect("sound").run(&wide).expect_err("another shape");
     assert!(wrong.kind() == ErrorKind::Input && wrong.to_string().contains("compile it again"), "{wrong}");
     let none =
-        Session::open(&file, SessionOptions::default()).expect("sound").run(&Inputs::new()).expect_err("no input");
+        Session::open(&file, SessionConfig::default()).expect("sound").run(&Inputs::new()).expect_err("no input");
     assert_eq!(none.kind(), ErrorKind::MissingInput, "{none}");
 }
 
@@ -134,7 +134,7 @@ fn elements_that_decide_shapes_are_part_of_what_was_compiled() {
     let file = folder.path().join("m.anabranch");
     let about = session.compile(&given([2, 3]), &file, "").expect("one phase");
     assert_eq!((about.source, about.fixed), (None, vec!["shape".to_owned()]));
-    let again = Session::open(&file, SessionOptions::default()).expect("sound");
+    let again = Session::open(&file, SessionConfig::default()).expect("sound");
     assert_eq!(again.run(&given([2, 3])).expect("as compiled").tensor("y").expect("made").shape().dims(), [2, 3]);
     let filled = again.fill_random(Inputs::new(), 1).expect("known");
     assert!(filled.find("shape").is_some_and(|shape| shape.same_bits(&Tensor::from_i64s(&[2, 3]))));
@@ -162,12 +162,12 @@ fn damaged_files_are_refused_and_never_open_to_something_else() {
         let mut bytes = sound.clone();
         bytes[at] ^= 0x41;
         fs::write(&file, &bytes).expect("writable");
-        let error = Session::open(&file, SessionOptions::default()).err().unwrap_or_else(|| panic!("byte {at}"));
+        let error = Session::open(&file, SessionConfig::default()).err().unwrap_or_else(|| panic!("byte {at}"));
         assert_eq!(error.file(), Some(&*file), "byte {at}: {error}");
     }
     for length in (0..sound.len()).step_by((sound.len() / 300).max(1)) {
         fs::write(&file, &sound[..length]).expect("writable");
-        assert!(Session::open(&file, SessionOptions::default()).is_err(), "{length} bytes");
+        assert!(Session::open(&file, SessionConfig::default()).is_err(), "{length} bytes");
     }
 }
 
@@ -184,7 +184,7 @@ fn elsewhere_the_unchanged_source_is_opened_and_else_nothing() {
     let checksum = blake3::Hasher::new().update(&bytes[..64]).update(&bytes[96..front]).finalize();
     bytes[64..96].copy_from_slice(checksum.as_bytes());
     fs::write(&file, &bytes).expect("writable");
-    let session = Session::open(&file, SessionOptions::default()).expect("the source is there");
+    let session = Session::open(&file, SessionConfig::default()).expect("the source is there");
     assert!(session.compiled().is_none());
     let told = session
         .inventory()
@@ -201,7 +201,7 @@ fn elsewhere_the_unchanged_source_is_opened_and_else_nothing() {
     changed[middle] ^= 1;
     fs::write(&model, changed).expect("writable");
     for _ in 0..2 {
-        let error = Session::open(&file, SessionOptions::default()).err().expect("no source").to_string();
+        let error = Session::open(&file, SessionConfig::default()).err().expect("no source").to_string();
         assert!(
             error.contains("by version 9") && error.contains("gone or another") && error.contains("compile`"),
             "{error}"
@@ -209,7 +209,7 @@ fn elsewhere_the_unchanged_source_is_opened_and_else_nothing() {
         let _ = fs::remove_file(&model);
     }
     fs::write(&file, &sound).expect("writable");
-    assert!(Session::open(&file, SessionOptions::default()).is_ok(), "the source is not needed here");
+    assert!(Session::open(&file, SessionConfig::default()).is_ok(), "the source is not needed here");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use anabranch::costs::{CostSource, CostStore, MachineCosts, NodeCost, Predictor, Sample};
 use anabranch::device::{CpuGranularity, DetectOptions, detect};
 use anabranch::execute::RunOptions;
-use anabranch::session::{Inputs, Session, SessionOptions};
+use anabranch::session::{Inputs, Session, SessionConfig};
 use anabranch_kernels::op::{Domain, Expression, Map, NodeSpec, Op, Unary};
 use anabranch_kernels::{DType, Shape, TensorSpec};
 use std::path::Path;
@@ -73,8 +73,8 @@ fn store_file(directory: &Path, fingerprint: &str) -> std::path::PathBuf {
 fn a_store_carried_to_this_machine_is_kept_named_and_not_used() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = store_file(directory.path(), "another machine");
-    let options = SessionOptions::default()
-        .with_devices(DetectOptions::default().without_gpu())
+    let options = SessionConfig::default()
+        .without_gpu()
         .with_costs(CostStore::load(&path).expect("readable").store)
         .with_dim("batch", 2);
     let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/mlp.onnx");
@@ -102,7 +102,7 @@ fn a_store_carried_to_this_machine_is_kept_named_and_not_used() {
 #[test]
 fn what_was_learned_is_used_when_the_session_plans_anew() {
     let devices = DetectOptions::default().without_gpu().with_cpu_granularity(CpuGranularity::Machine);
-    let options = SessionOptions::default().with_devices(devices).with_dim("batch", 2);
+    let options = SessionConfig::default().with_devices(devices).with_dim("batch", 2);
     let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/mlp.onnx");
     let session = Session::open(model, options).expect("a model");
     let inputs = session.fill_random(Inputs::new(), 0).expect("known shapes");

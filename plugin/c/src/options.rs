@@ -2,9 +2,9 @@
 
 use super::abi::anabranch_status as Status;
 use super::status::{Failure, Result};
-use anabranch::SessionOptions;
+use anabranch::SessionConfig;
 use anabranch::session::SETTINGS;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Option that only this interface has.
 const PROFILE: (&str, &str) = ("profile", "1: reports tell when each node ran; costs a look at the clock a node");
@@ -12,7 +12,7 @@ const PROFILE: (&str, &str) = ("profile", "1: reports tell when each node ran; c
 /// Options for opening a session.
 #[derive(Default)]
 pub(crate) struct Options {
-    pub(crate) session: SessionOptions,
+    pub(crate) session: SessionConfig,
     /// Whether runs record the times of events.
     pub(crate) profile: bool,
 }
@@ -28,24 +28,22 @@ impl Options {
                 SETTINGS.iter().chain([&PROFILE]).map(|(name, what)| format!("\n  {name}: {what}")).collect();
             Failure::new(Status::Option, format_args!("{why}. The options are{known}"))
         };
-        let given = match serde_json::from_str(text) {
-            Ok(Value::Object(given)) => given,
-            Ok(_) => return Err(wrong(&"the options are no JSON object")),
-            Err(error) => return Err(wrong(&format_args!("the options are no JSON: {error}"))),
-        };
-        let mut options = Self::default();
-        for (name, value) in given {
-            if name != PROFILE.0 {
-                options.session.set_json(&name, &value).map_err(|error| wrong(&error))?;
-                continue;
+        let mut given: Map<String, Value> = serde_json::from_str(text)
+            .map_err(|error| wrong(&format_args!("the options are not a JSON object: {error}")))?;
+        let profile = match given
+            .remove(PROFILE.0)
+            .map(|value| value.to_string())
+            .as_deref()
+            .map(|text| text.trim_matches('"'))
+        {
+            None | Some("0" | "false") => false,
+            Some("1" | "true") => true,
+            Some(value) => {
+                return Err(wrong(&format_args!("option `{}` = `{value}`: write true or false", PROFILE.0)));
             }
-            options.profile = match value.to_string().trim_matches('"') {
-                "1" | "true" => true,
-                "0" | "false" => false,
-                _ => return Err(wrong(&format_args!("option `{name}` = `{value}`: write true or false"))),
-            };
-        }
-        Ok(options)
+        };
+        let session = serde_json::from_value(Value::Object(given)).map_err(|error| wrong(&error))?;
+        Ok(Self { session, profile })
     }
 }
 
@@ -58,9 +56,10 @@ mod tests {
         let text =
             r#"{"threads": 2, "gpu": false, "devices": ["cpu0", "cpu1"], "dims": {"batch": 4}, "profile": true}"#;
         let Options { session, profile } = Options::of(text).expect("all are known");
-        assert_eq!(session.devices.threads.map(|threads| threads.get()), Some(2));
-        assert_eq!((session.devices.only, session.dims["batch"]), (vec!["cpu0".to_owned(), "cpu1".to_owned()], 4));
-        assert!(session.devices.no_gpu && profile);
+        let resolved = session.resolve();
+        assert_eq!(resolved.devices.threads.map(|threads| threads.get()), Some(2));
+        assert_eq!((resolved.devices.only, resolved.dims["batch"]), (vec!["cpu0".to_owned(), "cpu1".to_owned()], 4));
+        assert!(resolved.devices.no_gpu && profile);
     }
 
     #[test]

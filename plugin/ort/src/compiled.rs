@@ -8,7 +8,7 @@ use super::status::{Failure, Result, guarded};
 use super::values;
 use anabranch::import::{self, Model};
 use anabranch::{
-    Inputs, Outputs, Prepared, RunOptions, Session, SessionError, SessionOptions, Shape, Tensor, TensorSpec, borrowed,
+    Inputs, Outputs, Prepared, RunOptions, Session, SessionConfig, SessionError, Shape, Tensor, TensorSpec, borrowed,
 };
 use ort_sys::{OrtKernelContext, OrtStatusPtr, OrtValue};
 use std::collections::HashMap;
@@ -29,7 +29,7 @@ pub(crate) struct Compiled {
     constant: Vec<(String, usize)>,
     /// For each output of the model, its index among those of ONNX Runtime's node.
     outputs: Vec<usize>,
-    options: SessionOptions,
+    options: SessionConfig,
     report: Arc<Report>,
 }
 
@@ -54,7 +54,7 @@ impl Compiled {
         name: String,
         part: &Part,
         (inputs, outputs): (&[String], &[String]),
-        options: SessionOptions,
+        options: SessionConfig,
         report: Arc<Report>,
     ) -> Result<Self> {
         let model = import::from_message(&part.message)?;

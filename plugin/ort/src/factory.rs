@@ -147,8 +147,8 @@ unsafe extern "system" fn create(
             if !options.other_devices {
                 let chosen = devices::chosen(api, listed(metadata, count));
                 // Without a GPU, no driver is loaded.
-                options.session.devices.no_gpu = !chosen.iter().any(|name| name.starts_with("gpu"));
-                options.session.devices.only = chosen;
+                options.session.gpu = Some(chosen.iter().any(|name| name.starts_with("gpu")));
+                options.session.devices = Some(chosen);
             }
             *provider = Box::into_raw(Box::new(Provider::new(api, logger, options))).cast();
             Ok(())

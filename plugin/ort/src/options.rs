@@ -1,7 +1,7 @@
 //! Options that an application sets for the provider.
 
 use super::status::{Failure, Result};
-use anabranch::SessionOptions;
+use anabranch::SessionConfig;
 use anabranch::session::SETTINGS;
 use std::path::PathBuf;
 
@@ -18,7 +18,7 @@ const OTHERS: [&str; 4] = ["gpu", "dims", "limits", "platform"];
 /// Options of the provider.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
-    pub(crate) session: SessionOptions,
+    pub(crate) session: SessionConfig,
     pub(crate) report: Option<PathBuf>,
     /// Whether the options choose the devices. The names of a session's chosen devices then refer to other devices.
     pub(crate) other_devices: bool,
@@ -31,7 +31,7 @@ impl Options {
     /// If an option is unknown or has an invalid value.
     pub(crate) fn of(entries: &[(String, String)]) -> Result<Self> {
         let prefix = format!("ep.{}.", NAME.to_lowercase());
-        let mut options = Self { session: SessionOptions::default(), report: None, other_devices: false };
+        let mut options = Self { session: SessionConfig::default(), report: None, other_devices: false };
         for (key, value) in entries {
             if let Some(key) = key.strip_prefix(&prefix) {
                 options.set(key, value).map_err(|why| wrong(&why))?;
@@ -71,9 +71,9 @@ mod tests {
     fn options_are_those_of_sessions_and_a_report_and_others_refused_with_the_list() {
         let given = [("devices", "cpu0, gpu0"), ("memory", "cpu0=1GiB"), ("place", "auto"), ("report", "report.json")];
         let options = options(&given).expect("all are known");
-        assert_eq!(options.session.devices.only, ["cpu0", "gpu0"]);
-        assert_eq!(options.session.devices.memory_overrides, [("cpu0".to_owned(), 1 << 30)]);
-        assert!(options.other_devices && options.session.strategy == anabranch::Strategy::AUTO);
+        assert_eq!(options.session.devices, Some(vec!["cpu0".to_owned(), "gpu0".to_owned()]));
+        assert_eq!(options.session.memory, Some(vec![("cpu0".to_owned(), 1 << 30)]));
+        assert!(options.other_devices && options.session.place == Some(anabranch::Strategy::AUTO));
         assert_eq!(options.report, Some("report.json".into()));
         for wrong in [("speed", "11"), ("threads", "0"), ("dims", "batch=1"), ("gpu", "0"), ("memory", "much")] {
             let error = super::tests::options(&[wrong]).expect_err("wrong").to_string();

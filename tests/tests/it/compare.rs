@@ -42,8 +42,7 @@ fn the_dynamic_scheduler_gives_every_models_reference_outputs() {
 #[test]
 fn on_cpus_alone_the_dynamic_scheduler_gives_the_planned_bits() {
     for name in ["convnet", "encoder", "gru"] {
-        let mut options = options("heft");
-        (options.devices.software_gpu, options.devices.no_gpu) = (false, true);
+        let options = options("heft").with_software_gpu(false).without_gpu();
         let session = Session::open(anabranch_tests::model(name), options).expect("a bundled model opens");
         let (inputs, _) = reference(name);
         let planned = session.run(&inputs).expect("runs");
@@ -96,8 +95,7 @@ fn a_comparison_is_consistent() {
 
 #[test]
 fn a_configuration_without_a_plan_fails_alone() {
-    let mut options = options("heft");
-    options.devices.memory_overrides = vec![("gpu0".into(), 1000)];
+    let options = options("heft").with_memory("gpu0", 1000);
     let session = session("convnet", options);
     let (inputs, _) = reference("convnet");
     let comparison = compared(
@@ -118,8 +116,8 @@ fn a_configuration_without_a_plan_fails_alone() {
 #[test]
 fn a_dynamic_scheduler_that_does_not_fit_fails_alone() {
     let limited = |bytes: Option<u64>| {
-        let mut options = one_cpu().with_strategy(strategy("cpu"));
-        options.devices.memory_overrides = bytes.into_iter().map(|bytes| ("cpu0".into(), bytes)).collect();
+        let options = one_cpu().with_strategy(strategy("cpu"));
+        let options = bytes.into_iter().fold(options, |options, bytes| options.with_memory("cpu0", bytes));
         Session::open(model("encoder"), options).expect("a bundled model opens")
     };
     let (inputs, _) = reference("encoder");

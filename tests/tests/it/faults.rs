@@ -6,7 +6,7 @@ use anabranch::device::{CpuGranularity, DetectOptions};
 use anabranch::execute::RunOptions;
 use anabranch::lower::Rewrites;
 use anabranch::plan::{PlanOptions, StreamMode};
-use anabranch::session::{Inputs, Outputs, Session, SessionOptions};
+use anabranch::session::{Inputs, Outputs, Session, SessionConfig};
 use anabranch_report::npy::read_npz;
 use anabranch_tests::{one_cpu, options};
 use std::num::NonZeroUsize;
@@ -54,7 +54,7 @@ impl Pair {
         Self { name, model, inputs, outputs }
     }
 
-    fn open(&self, options: SessionOptions) -> Session {
+    fn open(&self, options: SessionConfig) -> Session {
         Session::open(&self.model, options).unwrap_or_else(|error| panic!("{}: {error}", self.name))
     }
 
@@ -105,11 +105,11 @@ fn numbers(tensor: &Tensor) -> Option<Vec<f64>> {
     tensor.elements::<f64>().map(<[f64]>::to_vec)
 }
 
-fn threads(count: usize) -> SessionOptions {
+fn threads(count: usize) -> SessionConfig {
     one_cpu().with_threads(NonZeroUsize::new(count).expect("some"))
 }
 
-fn all(way: &str, options: impl Fn() -> SessionOptions) {
+fn all(way: &str, options: impl Fn() -> SessionConfig) {
     for pair in pairs() {
         pair.require(way, &pair.open(options()));
     }
@@ -147,7 +147,7 @@ fn unfused() {
 fn streamed() {
     let streamed = |devices: DetectOptions| {
         let plan = PlanOptions::default().with_streaming(StreamMode::Always);
-        SessionOptions::default().with_devices(devices).with_plan(plan)
+        SessionConfig::default().with_devices(devices).with_plan(plan)
     };
     all("streamed on one device", || streamed(DetectOptions::default().without_gpu()));
     let cores = || DetectOptions::default().with_cpu_granularity(CpuGranularity::Core);

@@ -3,7 +3,7 @@
 
 use anabranch::planning::Planned;
 use anabranch::session::{Session, SessionError};
-use anabranch::{DeviceId, ErrorKind, PlatformFile, SessionOptions, Strategy};
+use anabranch::{DeviceId, ErrorKind, PlatformFile, SessionConfig, Strategy};
 use anabranch_tests::{model, one_cpu, reference, strategy};
 use serde_json::json;
 
@@ -21,15 +21,13 @@ fn machine(gpu: f64, bytes: [u64; 2]) -> PlatformFile {
     serde_json::from_value(file).expect("a sound platform")
 }
 
-fn plan(name: &str, options: SessionOptions) -> Result<Planned, SessionError> {
+fn plan(name: &str, options: SessionConfig) -> Result<Planned, SessionError> {
     let session = Session::open(model(name), options).expect("a bundled model opens");
     session.plan(&reference(name).0)
 }
 
 fn plan_on(name: &str, strategy: Strategy, platform: PlatformFile) -> Result<Planned, SessionError> {
-    let mut options = one_cpu().with_strategy(strategy);
-    options.platform = Some(platform);
-    plan(name, options)
+    plan(name, one_cpu().with_strategy(strategy).with_platform(platform))
 }
 
 fn peaks(planned: &Planned) -> [u64; 2] {

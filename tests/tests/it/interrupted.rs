@@ -6,7 +6,7 @@ use anabranch::execute::CancelToken;
 use anabranch::import::proto::{GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto};
 use anabranch::interruption::{Interrupt, is_due, under};
 use anabranch::session::{ErrorKind, SessionError};
-use anabranch::{Inputs, RunOptions, Session, SessionOptions, Strategy};
+use anabranch::{Inputs, RunOptions, Session, SessionConfig, Strategy};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -34,9 +34,9 @@ fn layers(count: usize) -> ModelProto {
     ModelProto::of(graph, 17)
 }
 
-fn options(strategy: Strategy) -> SessionOptions {
+fn options(strategy: Strategy) -> SessionConfig {
     let devices = DetectOptions::default().with_cpu_granularity(CpuGranularity::Core).without_gpu();
-    SessionOptions::default().with_devices(devices).with_strategy(strategy)
+    SessionConfig::default().with_devices(devices).with_strategy(strategy)
 }
 
 fn session(layers_count: usize, strategy: Strategy) -> (Session, Inputs) {

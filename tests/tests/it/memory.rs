@@ -2,15 +2,13 @@
 
 use anabranch::device::CpuGranularity;
 use anabranch::execute::RunOptions;
-use anabranch::session::{Session, SessionOptions};
+use anabranch::session::{Session, SessionConfig};
 use anabranch_tests::{MODELS, assert_close, options, reference, session};
 
 /// Returns options for one CPU device and the GPU, with these limits.
-fn limited(place: &str, limits: &[(String, u64)]) -> SessionOptions {
-    let mut options = options(place);
-    options.devices.cpu_granularity = CpuGranularity::Machine;
-    options.devices.memory_overrides = limits.to_vec();
-    options
+fn limited(place: &str, limits: &[(String, u64)]) -> SessionConfig {
+    let options = options(place).with_cpu_devices(CpuGranularity::Machine);
+    limits.iter().fold(options, |options, (name, bytes)| options.with_memory(name, *bytes))
 }
 
 /// Returns the peaks of a session's plan, by device.

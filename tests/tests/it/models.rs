@@ -2,10 +2,10 @@
 
 use anabranch::lower::Rewrites;
 use anabranch::plan::StreamMode;
-use anabranch::session::SessionOptions;
+use anabranch::session::SessionConfig;
 use anabranch_tests::{MODELS, assert_close, options, reference, session};
 
-fn run_all(place: &str, change: fn(&mut SessionOptions)) {
+fn run_all(place: &str, change: fn(&mut SessionConfig)) {
     for name in MODELS {
         let mut options = options(place);
         change(&mut options);
@@ -42,10 +42,10 @@ fn gpu_alone() {
 
 #[test]
 fn without_fusion() {
-    run_all("heft", |options| options.fuse = Rewrites::NONE);
+    run_all("heft", |options| options.fuse = Some(Rewrites::NONE));
 }
 
 #[test]
 fn without_streaming() {
-    run_all("gpu", |options| options.plan.streaming = StreamMode::Off);
+    run_all("gpu", |options| options.stream = Some(StreamMode::Off));
 }

@@ -5,7 +5,7 @@ use anabranch::device::DetectOptions;
 use anabranch::pipeline::{
     Among, Goal, Pipeline, PipelineError, PipelineOptions, StageCosts, StageDevices, StageMapping,
 };
-use anabranch::{Dim, ErrorKind, Inputs, Outputs, Session, SessionError, SessionOptions};
+use anabranch::{Dim, ErrorKind, Inputs, Outputs, Session, SessionConfig, SessionError};
 use anabranch_kernels::{Shape, Tensor};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -14,13 +14,13 @@ use std::thread;
 /// Bundled models.
 const MODELS: [&str; 6] = ["mlp", "convnet", "fire", "gru", "unet", "encoder"];
 
-fn options(software_gpu: bool) -> SessionOptions {
+fn options(software_gpu: bool) -> SessionConfig {
     let devices = DetectOptions::default().with_software_gpu(software_gpu);
     let devices = if software_gpu { devices } else { devices.without_gpu() };
-    SessionOptions::default().with_devices(devices.with_cpu_granularity(CpuGranularity::Machine))
+    SessionConfig::default().with_devices(devices.with_cpu_granularity(CpuGranularity::Machine))
 }
 
-fn session(model: &str, options: SessionOptions) -> Session {
+fn session(model: &str, options: SessionConfig) -> Session {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("data/{model}.onnx"));
     let session = Session::open(path, options).expect("a model");
     assert!(!session.inputs().is_empty());
@@ -251,7 +251,7 @@ fn memory_is_known_before_and_limits_hold_for_all_together() {
     // Returns the bytes that copies on all cores hold under a limit.
     let held = |limit: u64| -> Result<u64, SessionError> {
         let devices = DetectOptions::default().without_gpu().with_cpu_granularity(CpuGranularity::Machine);
-        let options = SessionOptions::default().with_devices(devices.with_memory("cpu0", limit));
+        let options = SessionConfig::default().with_devices(devices.with_memory("cpu0", limit));
         let session = session("convnet", options);
         // If latency is the goal, inputs are passed one at a time, so no measured time affects the bytes.
         let options = PipelineOptions::default().with_measuring(false).with_among(Among::Replicated(None));
@@ -302,7 +302,7 @@ fn mappings_that_cannot_be_are_refused_with_what_is_wrong() {
 #[test]
 fn only_cores_of_one_device_share_a_data_set() {
     let devices = DetectOptions::default().with_software_gpu(true).with_cpu_granularity(CpuGranularity::Core);
-    let session = session("convnet", SessionOptions::default().with_devices(devices));
+    let session = session("convnet", SessionConfig::default().with_devices(devices));
     let set = &sets(&session, 1)[0];
     let costs = StageCosts::of(&session, set, false).expect("costs");
     let devices: Vec<String> = costs.processors().map(str::to_owned).collect();

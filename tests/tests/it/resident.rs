@@ -3,7 +3,7 @@
 
 use anabranch::import::proto::{GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto};
 use anabranch::plan::HOST;
-use anabranch::{ErrorKind, Inputs, Session, SessionOptions, Shape, Tensor};
+use anabranch::{ErrorKind, Inputs, Session, SessionConfig, Shape, Tensor};
 use anabranch_tests::{one_cpu, options};
 
 const WIDTH: usize = 16;
@@ -32,7 +32,7 @@ fn tensor(element: impl Fn(usize) -> f32) -> Tensor {
     Tensor::from_elements(Shape::new([1, WIDTH]).expect("small"), &elements).expect("one for each")
 }
 
-fn session(options: SessionOptions) -> Session {
+fn session(options: SessionConfig) -> Session {
     Session::from_bytes(&model(), options).expect("a sound model")
 }
 
@@ -51,7 +51,7 @@ fn five_steps(session: &Session, device: &str) -> [Tensor; 2] {
 }
 
 /// Returns options with all nodes on the GPU.
-fn on_gpu() -> SessionOptions {
+fn on_gpu() -> SessionConfig {
     options("gpu0")
 }
 

@@ -3,13 +3,13 @@
 
 use anabranch::device::{CpuGranularity, DetectOptions};
 use anabranch::session::Prepared;
-use anabranch::{Constraints, ErrorKind, Inputs, Outputs, Session, SessionOptions, Strategy};
+use anabranch::{ErrorKind, Inputs, Outputs, Session, SessionConfig, Strategy};
 use anabranch_tests::load::{Process, encoded as inputs};
 use anabranch_tests::{model, one_cpu, options, same, session};
 use std::sync::Arc;
 use std::thread;
 
-fn encoder(options: SessionOptions) -> Session {
+fn encoder(options: SessionConfig) -> Session {
     Session::open(model("encoder"), options).expect("a bundled model opens")
 }
 
@@ -48,9 +48,7 @@ fn the_limit_of_a_device_holds_for_all_plans_together() {
     assert!(most < both);
 
     let limit = both - 1;
-    let mut options = one_cpu();
-    options.devices = options.devices.with_memory("cpu0", limit);
-    let session = encoder(options);
+    let session = encoder(one_cpu().with_memory("cpu0", limit));
     for _ in 0..3 {
         for (inputs, reference) in [&small, &large].into_iter().zip(&references) {
             assert!(same(&session.run(inputs).expect("the other plan makes room"), reference));
@@ -88,8 +86,7 @@ fn runs_of_many_shapes_from_many_threads_are_right() {
     let free = encoder(one_cpu());
     let references: Vec<Outputs> = shapes.iter().map(|inputs| free.run(inputs).expect("runs")).collect();
     let largest = shapes.iter().map(|inputs| peak(&free.prepare(inputs).expect("is planned"))).max().expect("eight");
-    let mut limited = one_cpu();
-    limited.devices = limited.devices.with_memory("cpu0", largest + largest / 4);
+    let limited = one_cpu().with_memory("cpu0", largest + largest / 4);
     for options in [one_cpu(), one_cpu().with_plan_capacity(2), limited] {
         let session = encoder(options);
         thread::scope(|scope| {
@@ -137,8 +134,7 @@ fn a_hundred_shapes() {
     if std::env::var_os("ANABRANCH_TEST_ALONE").is_none() {
         return;
     }
-    let mut options = options("heft").with_plan_capacity(4);
-    options.constraints = Constraints::default().with_pin("*linear1*", "gpu0").with_pin("*pooler*", "gpu0");
+    let options = options("heft").with_plan_capacity(4).with_pin("*linear1*", "gpu0").with_pin("*pooler*", "gpu0");
     let session = session("encoder", options);
     let mut shapes: Vec<(usize, usize)> =
         (1..=5).flat_map(|batch| (1..=20).map(move |length| (batch, length))).collect();
@@ -185,7 +181,7 @@ fn a_hundred_shapes_leave_threads_files_and_memory_as_they_were() {
 #[test]
 fn a_machine_is_calibrated_once() {
     let devices = DetectOptions::default().with_cpu_granularity(CpuGranularity::Core).without_gpu();
-    let options = SessionOptions::default().with_devices(devices).with_calibration(true);
+    let options = SessionConfig::default().with_devices(devices).with_calibration(true);
     let session = Session::open(model("mlp"), options).expect("a bundled model opens");
     session.calibrate().expect("probes run");
     let known = session.costs();

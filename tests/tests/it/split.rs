@@ -34,8 +34,7 @@ fn forced(session: &Session, speed: f64, rate: f64) -> CostStore {
 /// Returns the names of the devices, with the floating-point work that each did in a run of the convnet.
 fn work_by_device(place: &str, speed: f64, rate: f64) -> Vec<(String, f64)> {
     let machine = |costs| {
-        let mut options = options(place).with_costs(costs);
-        options.devices.cpu_granularity = CpuGranularity::Machine;
+        let options = options(place).with_costs(costs).with_cpu_devices(CpuGranularity::Machine);
         session("convnet", options)
     };
     let session = machine(forced(&machine(CostStore::default()), speed, rate));

@@ -12,9 +12,9 @@ fn compare(place: &str, fuse: Rewrites, chunk: ChunkRule) -> usize {
     for name in MODELS {
         let run = |streaming| {
             let mut options = options(place);
-            options.fuse = fuse;
-            options.plan.streaming = streaming;
-            options.plan.chunk = chunk;
+            options.fuse = Some(fuse);
+            options.stream = Some(streaming);
+            options.chunk = Some(chunk);
             let session = session(name, options);
             let (inputs, _) = reference(name);
             let run = session.run_with(&inputs, &Default::default()).unwrap_or_else(|error| panic!("{name}: {error}"));

@@ -68,8 +68,7 @@ fn status(key: &str) -> u64 {
 /// Opens the model and runs it. Prints the planned peak and the process's memory, at most and in the end, minus that of
 /// a process that has run a small model.
 fn child(path: &Path) {
-    let mut options = options("cpu");
-    options.devices.software_gpu = false;
+    let options = options("cpu").with_software_gpu(false);
     let small = Session::from_bytes(&model(64, 1), options.clone()).expect("sound");
     small.run(&inputs(3)).expect("runs");
     drop(small);

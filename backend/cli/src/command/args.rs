@@ -1,13 +1,14 @@
 //! Arguments that several commands share.
 
 use super::CliError;
+use super::open::strategy;
 use super::platform::EXAMPLES;
-use anabranch::device::{CpuGranularity, DetectOptions, parse_bytes, parse_memory_override};
+use anabranch::device::{CpuGranularity, DetectOptions, parse_memory_override};
 use anabranch::import::Limits;
 use anabranch::lower::{Rewrite, Rewrites, UnknownRewrite};
-use anabranch::plan::{ChunkRule, PlanOptions, Residency, StreamMode};
+use anabranch::plan::{ChunkRule, Residency, StreamMode};
 use anabranch::planning::{Order, PlatformFile};
-use anabranch::session::OnDeviceLoss;
+use anabranch::session::{OnDeviceLoss, SessionConfig};
 use anabranch_report::tensors::picture::Norm;
 use clap::{Args, ValueEnum};
 use std::collections::BTreeMap;
@@ -135,9 +136,13 @@ fn parse_limit(text: &str) -> Result<(String, String), String> {
 }
 
 impl ModelArgs {
-    /// Returns the given sizes of dimensions.
-    pub(super) fn dims(&self) -> Result<BTreeMap<String, usize>, CliError> {
-        named_once("--dim", &self.dim)
+    /// Returns the configuration that these options state.
+    pub(super) fn config(&self) -> Result<SessionConfig, CliError> {
+        let mut config = SessionConfig::default().with_limits(self.limits.limits()?);
+        config.dims = Some(named_once("--dim", &self.dim)?);
+        config.cached = self.cached.map(NonZeroUsize::get);
+        config.fuse = self.fuse.rewrites();
+        Ok(config)
     }
 
     /// Returns the directory of compiled models, if there is one.
@@ -176,12 +181,13 @@ impl FromStr for Unfused {
 }
 
 impl FuseArgs {
-    /// Returns the rewrites to make.
-    pub(crate) fn rewrites(&self) -> Rewrites {
-        self.no_fuse.iter().fold(Rewrites::ALL, |rewrites, unfused| match unfused {
+    /// Returns the rewrites to make, if the command line names any that are left out.
+    pub(crate) fn rewrites(&self) -> Option<Rewrites> {
+        let without = |rewrites: Rewrites, unfused: &Unfused| match unfused {
             Unfused::All => Rewrites::NONE,
             Unfused::One(rewrite) => rewrites.without(*rewrite),
-        })
+        };
+        (!self.no_fuse.is_empty()).then(|| self.no_fuse.iter().fold(Rewrites::ALL, without))
     }
 }
 
@@ -259,7 +265,7 @@ pub(crate) struct StreamArgs {
     #[arg(long, value_enum, value_name = "MODE")]
     pub(crate) stream: Option<Streamed>,
     /// Size of a chunk, for example 256KiB or 7rows [default: from the caches' sizes; about 1 MiB between devices]
-    #[arg(long, value_name = "SIZE", value_parser = parse_chunk, hide_short_help = true)]
+    #[arg(long, value_name = "SIZE", hide_short_help = true)]
     pub(crate) chunk: Option<ChunkRule>,
 }
 
@@ -299,25 +305,26 @@ impl PlaceArgs {
         }
     }
 
-    /// Returns the options of plans.
-    pub(crate) fn options(&self) -> PlanOptions {
-        let StreamArgs { stream, chunk } = self.streaming;
-        let mode = stream.unwrap_or(Streamed::Auto).mode();
-        let options = PlanOptions::default().with_streaming(mode).with_chunk(chunk.unwrap_or_default());
-        options.with_weights(self.weights.residency())
+    /// Returns the configuration that these options state.
+    pub(crate) fn config(&self) -> Result<SessionConfig, CliError> {
+        let ConstraintArgs { pin, colocate, .. } = &self.constraints;
+        named_once("--pin", pin)?;
+        let mut config = SessionConfig::default();
+        config.place = self.place.as_deref().map(strategy);
+        config.order = self.order;
+        config.pin = stated(pin);
+        config.colocate = stated(colocate);
+        config.stream = self.streaming.stream.map(Streamed::mode);
+        config.chunk = self.streaming.chunk;
+        config.weights = self.weights.weights.map(Weights::residency);
+        config.on_device_loss = Some(self.on_device_loss.into());
+        Ok(config)
     }
+}
 
-    /// Returns the settings that the command line names, even if they equal the defaults.
-    pub(crate) fn stated(&self, devices: &DeviceArgs) -> impl Iterator<Item = &'static str> + use<> {
-        let said = [
-            ("place", self.place.is_some()),
-            ("order", self.order.is_some()),
-            ("stream", self.streaming.stream.is_some()),
-            ("weights", self.weights.weights.is_some()),
-            ("cpu_devices", devices.cpu_devices.is_some()),
-        ];
-        said.into_iter().filter_map(|(name, is_said)| is_said.then_some(name))
-    }
+/// Returns a list that the command line states: one with elements.
+fn stated<T: Clone>(list: &[T]) -> Option<Vec<T>> {
+    (!list.is_empty()).then(|| list.to_vec())
 }
 
 /// Options that restrict where nodes run, and the store of their costs.
@@ -349,13 +356,19 @@ pub(crate) enum Weights {
     Auto,
 }
 
+impl Weights {
+    pub(crate) fn residency(self) -> Residency {
+        match self {
+            Self::Resident => Residency::Resident,
+            Self::Staged => Residency::Staged,
+            Self::Auto => Residency::Auto,
+        }
+    }
+}
+
 impl WeightArgs {
     pub(crate) fn residency(self) -> Residency {
-        match self.weights.unwrap_or_default() {
-            Weights::Resident => Residency::Resident,
-            Weights::Staged => Residency::Staged,
-            Weights::Auto => Residency::Auto,
-        }
+        self.weights.unwrap_or_default().residency()
     }
 }
 
@@ -388,14 +401,22 @@ impl WhatIfArgs {
 impl DeviceArgs {
     /// Returns the options of the inventory.
     pub(crate) fn options(&self) -> Result<DetectOptions, CliError> {
+        Ok(self.config()?.resolve().devices)
+    }
+
+    /// Returns the configuration that these options state.
+    pub(crate) fn config(&self) -> Result<SessionConfig, CliError> {
         named_once("--memory", &self.memory)?;
         named_once("--emulate", &self.emulate)?;
-        let mut options = DetectOptions::default();
-        (options.cpu_granularity, options.threads) = (self.cpu_devices.unwrap_or_default(), self.threads);
-        (options.software_gpu, options.no_gpu) = (self.software_gpu, self.no_gpu);
-        (options.memory_overrides, options.slowdowns) = (self.memory.clone(), self.emulate.clone());
-        options.only.clone_from(&self.only);
-        Ok(options)
+        let mut config = SessionConfig::default();
+        config.devices = stated(&self.only);
+        config.gpu = self.no_gpu.then_some(false);
+        config.cpu_devices = self.cpu_devices;
+        config.threads = self.threads;
+        config.software_gpu = self.software_gpu.then_some(true);
+        config.memory = stated(&self.memory);
+        config.emulate = stated(&self.emulate);
+        Ok(config)
     }
 }
 
@@ -476,16 +497,6 @@ fn parse_slowdown(text: &str) -> Result<(String, f64), String> {
     Ok((device.to_owned(), times))
 }
 
-fn parse_chunk(text: &str) -> Result<ChunkRule, String> {
-    let some = |size: usize| if size > 0 { Ok(size) } else { Err("a chunk has at least one byte or row".to_owned()) };
-    if let Some(rows) = text.strip_suffix("rows").or_else(|| text.strip_suffix("row")) {
-        let rows = rows.trim().parse().map_err(|_| format!("`{text}` is no number of rows; write one, as in 7rows"))?;
-        return some(rows).map(ChunkRule::Rows);
-    }
-    let bytes = parse_bytes(text).map_err(|error| format!("{error}; or a number of rows, as in 7rows"))?;
-    some(usize::try_from(bytes).unwrap_or(usize::MAX)).map(ChunkRule::Bytes)
-}
-
 fn parse_pin(text: &str) -> Result<(String, String), String> {
     let (pattern, device) = text.rsplit_once('=').ok_or("write PATTERN=DEVICE, for example '*conv*=gpu0'")?;
     Ok((pattern.to_owned(), device.to_owned()))
@@ -505,15 +516,5 @@ mod tests {
     fn what_is_not_above_zero_is_refused() {
         assert_eq!(parse_positive("1e10"), Ok(1e10));
         assert!(["", "0", "-1", "nan", "inf"].into_iter().all(|text| parse_positive(text).is_err()));
-    }
-
-    #[test]
-    fn chunks_are_sizes_or_rows() {
-        assert_eq!(parse_chunk("256KiB"), Ok(ChunkRule::Bytes(256 << 10)));
-        assert_eq!(parse_chunk("7rows"), Ok(ChunkRule::Rows(7)));
-        assert_eq!(parse_chunk("1 row"), Ok(ChunkRule::Rows(1)));
-        for wrong in ["", "rows", "0rows", "0", "many", "-1rows"] {
-            assert!(parse_chunk(wrong).is_err(), "{wrong}");
-        }
     }
 }

@@ -14,7 +14,7 @@ use anabranch::device::{CpuGranularity, DetectOptions, Inventory, detect};
 use anabranch::execute::RunOptions;
 use anabranch::plan::{Residency, StreamMode};
 use anabranch::planning::{Order, PlanChoice, PlatformFile, Strategy};
-use anabranch::session::{ErrorKind, Inputs, Session, SessionOptions};
+use anabranch::session::{ErrorKind, Inputs, Session, SessionConfig};
 use anabranch_report::comparison::Compared;
 use clap::Args;
 use serde::Serialize;
@@ -172,9 +172,9 @@ impl Steps {
 
 /// Opens a session that places by `auto`, on another platform if one is given.
 fn opened(devices: &DetectOptions, costs: CostStore, platform: Option<PlatformFile>) -> Result<Session, CliError> {
-    let mut options = SessionOptions::default().with_devices(devices.clone()).with_calibration(platform.is_none());
-    options.platform = platform;
-    Ok(Session::from_bytes(NETWORK, options.with_strategy(Strategy::AUTO).with_costs(costs))?)
+    let mut config = SessionConfig::default().with_devices(devices.clone()).with_calibration(platform.is_none());
+    config.platform = platform;
+    Ok(Session::from_bytes(NETWORK, config.with_strategy(Strategy::AUTO).with_costs(costs))?)
 }
 
 /// The network on the devices of the demo.

@@ -138,8 +138,8 @@ impl GenerateCommand {
                 "--platform predicts rates, and says nothing of text; give --bench P,N, such as --bench 512,128",
             ));
         }
-        let (options, _) = open::options(&self.devices, platform, &self.model_args(), &self.place, false)?;
-        let open = || Generator::open(&self.folder, self.model.as_deref(), options);
+        let (config, _) = open::config(&self.devices, platform, &self.model_args(), &self.place, false)?;
+        let open = || Generator::open(&self.folder, self.model.as_deref(), config);
         let mut generator = waiting(output, "opening the model", open).map_err(failed)?;
         generator.sessions().for_each(|session| open::print_notes(session, output));
         if is_forecast {

@@ -16,7 +16,7 @@ use super::{CliError, Output};
 use anabranch::compiled::About;
 use anabranch::device::format_bytes;
 use anabranch::planning::{PlanChoice, Strategy};
-use anabranch::session::{Inputs, Session, SessionError, SessionOptions};
+use anabranch::session::{Inputs, Session, SessionError};
 use anabranch_report::table::Table;
 use anabranch_report::text::{amount, wrapped};
 use attempt::Tried;
@@ -79,14 +79,11 @@ struct Inspection {
 
 impl InspectCommand {
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
-        let mut options =
-            SessionOptions::default().with_devices(self.devices.options()?).with_fusion(self.model.fuse.rewrites());
-        options.dims = self.model.dims()?;
-        options.limits = self.model.limits.limits()?;
+        let config = self.devices.config()?.or(self.model.config()?);
         let located = open::located(&self.model)?;
         let session = match &located {
-            Some(located) => waiting(output, "opening the model", || Session::survey(&located.file, options))?,
-            None => Session::from_bytes(BUILT_IN, options)?,
+            Some(located) => waiting(output, "opening the model", || Session::survey(&located.file, config))?,
+            None => Session::from_bytes(BUILT_IN, config)?,
         };
         session.verify_weights().map_err(CliError::input)?;
         let set = located.as_ref().and_then(|located| located.sets.first());

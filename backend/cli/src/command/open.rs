@@ -1,15 +1,14 @@
 //! Opens a session with its inputs from the shared arguments.
 
-use super::args::{DeviceArgs, ModelArgs, PlaceArgs, named_once};
+use super::args::{DeviceArgs, ModelArgs, PlaceArgs};
 use super::costs::{StoreFile, open_store};
 use super::hints::{is_absence, notes};
 use super::inputs::{Located, read_inputs};
 use super::progress::waiting;
 use super::{CliError, Output, note, version, wrote};
 use anabranch::compiled::{Cache, CacheOutcome, CachedSession};
-use anabranch::planning::{Constraints, PlatformFile, Strategy};
-use anabranch::session::{Inputs, Session, SessionOptions};
-use std::num::NonZeroUsize;
+use anabranch::planning::{PlatformFile, Strategy};
+use anabranch::session::{Inputs, Session, SessionConfig};
 use std::path::PathBuf;
 
 /// Model that runs if none is named: a residual network of 3×32×32 images, with random weights.
@@ -47,12 +46,12 @@ pub(super) fn open(
         let inputs = inputs_of(model, &sets, &session)?;
         return Ok(Opened { session, inputs, store, sets });
     };
-    let (options, store) = options(devices, platform, model, place, will_save)?;
+    let (config, store) = config(devices, platform, model, place, will_save)?;
     let Some(Located { file, sets }) = located(model)? else {
         return Err(CliError::input("--cache keeps models of files, and the built-in one is none; name a model"));
     };
     let (cache, build) = (Cache::new(folder), version::short());
-    let open = || cache.open(&file, &options, &build, |session| inputs_of(model, &sets, session));
+    let open = || cache.open(&file, &config, &build, |session| inputs_of(model, &sets, session));
     let CachedSession { session, inputs, outcome, .. } = waiting(Output { json: false }, "opening the model", open)?;
     match outcome {
         CacheOutcome::Found(kept) => note(format_args!("opened from {}", kept.display())),
@@ -92,47 +91,32 @@ pub(super) fn open_session(
     place: &PlaceArgs,
     will_save: bool,
 ) -> Result<(Session, StoreFile, Vec<PathBuf>), CliError> {
-    let (options, store) = options(devices, platform, model, place, will_save)?;
+    let (config, store) = config(devices, platform, model, place, will_save)?;
     let located = located(model)?;
     let opened = || match &located {
-        Some(located) => Session::open(&located.file, options),
-        None => Session::from_bytes(BUILT_IN, options),
+        Some(located) => Session::open(&located.file, config),
+        None => Session::from_bytes(BUILT_IN, config),
     };
     let session = waiting(Output { json: false }, "opening the model", opened)?;
     Ok((session, store, located.map_or_else(Vec::new, |located| located.sets)))
 }
 
-/// The options of a session that the command line describes, and where its cost store is.
-pub(super) fn options(
+/// The configuration of a session that the command line states, and the location of its cost store.
+pub(super) fn config(
     devices: &DeviceArgs,
     platform: Option<PlatformFile>,
     model: &ModelArgs,
     place: &PlaceArgs,
     will_save: bool,
-) -> Result<(SessionOptions, StoreFile), CliError> {
-    named_once("--pin", &place.constraints.pin)?;
+) -> Result<(SessionConfig, StoreFile), CliError> {
     let (store, costs) = open_store(place.constraints.costs.as_ref())?;
     if will_save && place.constraints.costs.is_some() {
         store.ready()?;
     }
-    let pins = place.constraints.pin.iter();
-    let pinned = pins.fold(Constraints::default(), |all, (pattern, device)| all.with_pin(pattern, device));
-    let mut options = SessionOptions::default()
-        .with_devices(devices.options()?)
-        .with_strategy(place.place.as_deref().map_or_else(Strategy::default, strategy))
-        .with_order(place.order.unwrap_or_default())
-        .with_constraints(place.constraints.colocate.iter().fold(pinned, Constraints::with_colocated))
-        .with_fusion(model.fuse.rewrites())
-        .with_plan(place.options())
-        .with_costs(costs)
-        .with_calibration(true)
-        .with_on_device_loss(place.on_device_loss.into());
-    options.stated.extend(place.stated(devices));
-    options.dims = model.dims()?;
-    options.cached = model.cached.map(NonZeroUsize::get);
-    options.limits = model.limits.limits()?;
-    options.platform = platform;
-    Ok((options, store))
+    let mut config = devices.config()?.or(model.config()?).or(place.config()?);
+    config = config.with_costs(costs).with_calibration(true);
+    config.platform = platform;
+    Ok((config, store))
 }
 
 pub(super) fn strategy(place: &str) -> Strategy {

@@ -1,14 +1,13 @@
 use crate::Generator;
 use anabranch_execute::{CancelToken, RunOptions};
-use anabranch_session::SessionOptions;
+use anabranch_session::SessionConfig;
 use std::path::Path;
 
 #[test]
 fn a_failure_that_loses_the_cache_leaves_none_of_its_tokens() {
     for model in ["llama", "gpt2"] {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/language").join(model);
-        let mut options = SessionOptions::default();
-        options.devices.no_gpu = true;
+        let options = SessionConfig::default().without_gpu();
         let mut generator = Generator::open(&folder, None, options).expect("bundled");
         let decoder = generator.emptied();
         let prompt = [1, 2, 3];

@@ -5,7 +5,7 @@ use anabranch_device::DetectOptions;
 use anabranch_execute::{CancelToken, RunOptions};
 use anabranch_generate::{Choice, Ended, Generator, Message, Settings};
 use anabranch_planning::Strategy;
-use anabranch_session::SessionOptions;
+use anabranch_session::SessionConfig;
 
 #[test]
 fn greedy_tokens_are_those_of_the_reference_for_200_steps() {
@@ -24,7 +24,7 @@ fn greedy_tokens_are_the_same_if_a_gpu_holds_the_cache() {
     let (prompt, want) = (integers("llama", "prompt"), integers("llama", "tokens"));
     let settings = Settings { max_length: prompt.len() + want.len(), ..Settings::default() };
     let devices = DetectOptions::default().with_software_gpu(true);
-    let options = SessionOptions::default().with_devices(devices).with_strategy(Strategy::GPU);
+    let options = SessionConfig::default().with_devices(devices).with_strategy(Strategy::GPU);
     let mut generator = Generator::open(&folder("llama"), None, options).expect("a language model");
     assert_eq!(answer(&mut generator, &prompt, &settings).0, want);
     assert!(generator.model().is_on_gpu());

@@ -6,10 +6,8 @@ mod hostile;
 mod padded;
 mod seq2seq;
 mod tiny;
-
-use anabranch_device::DetectOptions;
 use anabranch_generate::{GenerateError, Generator, Piece, Prompt, Settings};
-use anabranch_session::SessionOptions;
+use anabranch_session::SessionConfig;
 use std::fs;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -20,9 +18,7 @@ fn folder(name: &str) -> PathBuf {
 }
 
 fn open_in(folder: &Path, threads: usize) -> Result<Generator, GenerateError> {
-    let options = SessionOptions::default()
-        .with_devices(DetectOptions::default().without_gpu())
-        .with_threads(NonZeroUsize::new(threads).expect("some"));
+    let options = SessionConfig::default().without_gpu().with_threads(NonZeroUsize::new(threads).expect("some"));
     Generator::open(folder, None, options)
 }
 

@@ -11,7 +11,7 @@
 use super::container::FORMAT;
 use super::source::{Source, placed, stamp};
 use super::{CompiledFile, is_compiled};
-use crate::{Inputs, Session, SessionError, SessionOptions};
+use crate::{Inputs, Session, SessionConfig, SessionError};
 use anabranch_base::files::private;
 use anabranch_costs::CostStore;
 use anabranch_device::{DetectOptions, detect};
@@ -98,24 +98,24 @@ impl Cache {
     pub fn open<E: From<SessionError>>(
         &self,
         model: &Path,
-        options: &SessionOptions,
+        config: &SessionConfig,
         build: &str,
         inputs: impl FnOnce(&Session) -> Result<Inputs, E>,
     ) -> Result<CachedSession, E> {
         let passed =
             |session, inputs, why: String| Ok(CachedSession { session, inputs, outcome: CacheOutcome::Passed(why) });
-        if let Some(outcome) = self.never(model, options) {
-            let session = Session::open(model, options.clone())?;
+        if let Some(outcome) = self.never(model, config) {
+            let session = Session::open(model, config.clone())?;
             let inputs = inputs(&session)?;
             return Ok(CachedSession { session, inputs, outcome });
         }
-        let inputs = inputs(&Session::open_on_cpus(model, options.clone())?)?;
-        let key = |inputs| key(model, options, inputs).map_err(SessionError::from);
+        let inputs = inputs(&Session::open_on_cpus(model, config.clone().resolve())?)?;
+        let key = |inputs| key(model, config, inputs).map_err(SessionError::from);
         let before = key(&inputs)?;
         let mut damaged = None;
-        let source = LazyCell::new(|| Source::of(model, &options.limits));
+        let source = LazyCell::new(|| Source::of(model, &config.limits.unwrap_or_default()));
         for file in self.known(&before) {
-            match found(&file, &source, options, &inputs) {
+            match found(&file, &source, config, &inputs) {
                 Ok(Some(session)) => {
                     touch(&file);
                     return Ok(CachedSession { session, inputs, outcome: CacheOutcome::Found(file) });
@@ -129,7 +129,7 @@ impl Cache {
                 }
             }
         }
-        let session = Session::open(model, options.clone())?;
+        let session = Session::open(model, config.clone())?;
         let prepared = session.prepare(&inputs);
         if let Err(error) = prepared {
             return passed(session, inputs, error.to_string());
@@ -146,8 +146,7 @@ impl Cache {
             return passed(session, inputs, error.to_string());
         }
         // The costs include measurements that were made meanwhile.
-        let options = SessionOptions { costs: session.costs(), ..options.clone() };
-        match Session::open(&file, options) {
+        match Session::open(&file, config.clone().with_costs(session.costs())) {
             Ok(session) => {
                 self.trim(&file);
                 Ok(CachedSession { session, inputs, outcome: CacheOutcome::Made { file, damaged } })
@@ -157,11 +156,11 @@ impl Cache {
     }
 
     /// Returns the reason that a model is never kept, for any inputs.
-    fn never(&self, model: &Path, options: &SessionOptions) -> Option<CacheOutcome> {
+    fn never(&self, model: &Path, config: &SessionConfig) -> Option<CacheOutcome> {
         let passed = |why: &str| Some(CacheOutcome::Passed(why.into()));
-        match &options.strategy {
+        match &config.place {
             _ if is_compiled(model) => passed("it is a compiled model already"),
-            Strategy::PlanFile(_) => passed("its plan file may say something else next time"),
+            Some(Strategy::PlanFile(_)) => passed("its plan file may say something else next time"),
             _ if placed(model).is_ok_and(|(path, _)| path.to_str().is_none()) => passed("its path is not UTF-8"),
             _ => private::check(&self.folder).err().map(|error| self.refused(&error)),
         }
@@ -232,7 +231,7 @@ impl Cache {
 fn found(
     file: &Path,
     source: &Result<Source, String>,
-    options: &SessionOptions,
+    config: &SessionConfig,
     inputs: &Inputs,
 ) -> Result<Option<Session>, String> {
     match (CompiledFile::open(file), source) {
@@ -243,7 +242,7 @@ fn found(
         }
         _ => {}
     }
-    let known = Session::open(file, options.clone()).ok().filter(|session| session.compiled().is_some());
+    let known = Session::open(file, config.clone()).ok().filter(|session| session.compiled().is_some());
     let Some(session) = known else { return Ok(None) };
     match session.verify_doubtful_weights() {
         Err(error @ ConstantError::Damaged { .. }) => return Err(error.to_string()),
@@ -254,9 +253,11 @@ fn found(
 }
 
 /// Returns a hash, in digits, of a compiled model's sources and settings.
-fn key(model: &Path, options: &SessionOptions, inputs: &Inputs) -> Result<String, ImportError> {
+fn key(model: &Path, config: &SessionConfig, inputs: &Inputs) -> Result<String, ImportError> {
     let mut hasher = blake3::Hasher::new();
     let (model, folder) = placed(model).unwrap_or_else(|_| (model.to_owned(), PathBuf::new()));
+    // A default that is stated gives the same plan as one that is left out.
+    let options = config.clone().with_costs(CostStore::default()).resolve();
     let beside = import::data_files(&model, &options.limits)?.into_iter().map(|path| folder.join(path));
     for path in std::iter::once(model.clone()).chain(beside) {
         hasher.update(format!("{path:?} {}\n", stamp(&path)).as_bytes());
@@ -264,8 +265,6 @@ fn key(model: &Path, options: &SessionOptions, inputs: &Inputs) -> Result<String
     for (name, spec) in inputs.specs() {
         hasher.update(format!("{name:?} {spec}\n").as_bytes());
     }
-    // Explicitly stated defaults give the same plan.
-    let options = SessionOptions { costs: CostStore::default(), stated: BTreeSet::new(), ..options.clone() };
     let versions = (env!("CARGO_PKG_VERSION"), anabranch_kernels::VERSION, FORMAT);
     let machine = detect(&DetectOptions::default().without_gpu()).map(|inventory| inventory.fingerprint());
     hasher.update(format!("{versions:?} {:?} {options:?}", machine.ok()).as_bytes());
@@ -305,12 +304,12 @@ mod tests {
         let folder = tempfile::tempdir().expect("a temporary directory");
         let (path, file) = (folder.path().join("m.onnx"), folder.path().join("m.anabranch"));
         fs::write(&path, model("Relu")).expect("writable");
-        let options = SessionOptions::default().with_devices(DetectOptions::default().without_gpu());
-        let session = Session::open(&path, options.clone()).expect("sound");
+        let config = SessionConfig::default().without_gpu();
+        let session = Session::open(&path, config.clone()).expect("sound");
         let inputs = session.fill_random(Inputs::new(), 0).expect("known shapes");
         session.compile(&inputs, &file, "").expect("one phase");
-        let source = || Source::of(&path, &options.limits);
-        let found = |source| found(&file, &source, &options, &inputs).map(|session| session.is_some());
+        let source = || Source::of(&path, &Default::default());
+        let found = |source| found(&file, &source, &config, &inputs).map(|session| session.is_some());
         assert_eq!(found(source()), Ok(true));
         fs::rename(&path, folder.path().join("away")).expect("its own");
         assert_eq!(found(source()), Ok(false));

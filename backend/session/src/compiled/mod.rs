@@ -31,7 +31,7 @@ pub use cache::{Cache, CacheOutcome, CachedSession};
 pub use error::CompiledError;
 pub(crate) use source::{Source, stamp};
 
-use crate::SessionOptions;
+use crate::{ResolvedConfig, SessionConfig};
 use anabranch_base::files;
 use anabranch_device::{Inventory, drivers};
 use anabranch_ir::constant::Constant;
@@ -45,7 +45,6 @@ use container::Container;
 use continuation::StoredContinuation;
 use program::{Gathered, StoredProgram};
 use serde::{Deserialize, Serialize};
-use settings::Settings;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -82,7 +81,7 @@ pub struct About {
 pub(crate) struct Compilation<'a> {
     pub(crate) model: &'a Model,
     pub(crate) file: Option<&'a Path>,
-    pub(crate) options: &'a SessionOptions,
+    pub(crate) options: &'a ResolvedConfig,
     pub(crate) inventory: &'a Inventory,
     pub(crate) build: &'a str,
     /// Inputs in the model's order.
@@ -103,7 +102,8 @@ pub(crate) struct Compilation<'a> {
 struct Description {
     about: About,
     source: Option<Source>,
-    settings: Settings,
+    #[serde(with = "settings::json")]
+    settings: SessionConfig,
     /// Facts that decided which GPUs were found, if none was found.
     without_gpus: Option<String>,
     name: String,
@@ -187,7 +187,7 @@ impl Compilation<'_> {
         let description = Description {
             about: about.clone(),
             source,
-            settings: Settings::of(self.options),
+            settings: settings::of(self.options),
             without_gpus: self.inventory.drivers.clone().filter(|_| self.inventory.gpus.is_empty()),
             name: name.clone(),
             producer: producer.clone(),
@@ -231,8 +231,8 @@ impl CompiledFile {
     ///
     /// # Errors
     /// If the options require another program.
-    pub(crate) fn adopted(&self, options: SessionOptions) -> Result<(SessionOptions, bool), CompiledError> {
-        self.description.settings.adopted(&self.path, options)
+    pub(crate) fn adopted(&self, config: SessionConfig) -> Result<(ResolvedConfig, bool), CompiledError> {
+        settings::adopted(&self.path, &self.description.settings, config)
     }
 
     /// Whether no GPU would be found now with the same options: there was no GPU at compilation, and drivers and
@@ -322,7 +322,7 @@ impl CompiledFile {
         match unknown {
             Some(value) => Err(CompiledError::damaged(&path, format!("its input {:?} is not listed", value.name))),
             None => {
-                let (inputs, choice) = (given, settings.choice());
+                let (inputs, choice) = (given, settings.resolve().choice());
                 Ok(Compiled { file: path, about, source, inputs, tables, program, rest, constants, plan, choice })
             }
         }

@@ -44,7 +44,7 @@ fn compiled_in_phases(path: &Path) {
     };
     let devices = DetectOptions::default().without_gpu().with_cpu_granularity(CpuGranularity::Core);
     let model = ModelProto::of(graph, 17).to_bytes();
-    let session = Session::from_bytes(&model, SessionOptions::default().with_devices(devices)).expect("sound");
+    let session = Session::from_bytes(&model, SessionConfig::default().with_devices(devices)).expect("sound");
     let inputs = session.fill_random(Inputs::new(), 0).expect("known shapes");
     session.compile(&inputs, path, "").expect("a plan of the first phase");
 }
@@ -74,7 +74,7 @@ fn compiled(path: &Path) -> Vec<u8> {
     };
     let devices = DetectOptions::default().without_gpu().with_cpu_granularity(CpuGranularity::Core);
     let model = ModelProto::of(graph, 17).to_bytes();
-    let session = Session::from_bytes(&model, SessionOptions::default().with_devices(devices)).expect("sound");
+    let session = Session::from_bytes(&model, SessionConfig::default().with_devices(devices)).expect("sound");
     let inputs = session.fill_random(Inputs::new(), 0).expect("known shapes");
     session.compile(&inputs, path, "").expect("one phase");
     fs::read(path).expect("written")
@@ -82,7 +82,7 @@ fn compiled(path: &Path) -> Vec<u8> {
 
 /// Whether the file opens and plans; any model that opens is also run.
 fn opens(path: &Path) -> bool {
-    let Ok(session) = Session::open(path, SessionOptions::default()) else { return false };
+    let Ok(session) = Session::open(path, SessionConfig::default()) else { return false };
     let Ok(inputs) = session.fill_random(Inputs::new(), 0) else { return false };
     session.run(&inputs).is_ok()
 }
@@ -161,7 +161,7 @@ fn a_damaged_weight_is_refused_before_it_is_computed_with() {
         let mut damaged = sound.clone();
         damaged[(at + bytes - 1) as usize] ^= 1;
         fs::write(&file, damaged).expect("writable");
-        let session = Session::open(&file, SessionOptions::default()).expect("all but a weight is as it was");
+        let session = Session::open(&file, SessionConfig::default()).expect("all but a weight is as it was");
         let inputs = session.fill_random(Inputs::new(), 0).expect("known shapes");
         // The kernel reads only the second form.
         if form == 1 {
@@ -188,7 +188,7 @@ fn what_kernels_pack_is_read_and_not_made_again() {
     };
     files::write_sealed(&other, write).expect("writable");
     let run = |file: &Path| {
-        let session = Session::open(file, SessionOptions::default()).expect("sound");
+        let session = Session::open(file, SessionConfig::default()).expect("sound");
         let inputs = session.fill_random(Inputs::new(), 0).expect("known shapes");
         session.run(&inputs).expect("runs").tensor("y").expect("made").bytes().to_vec()
     };
@@ -207,7 +207,7 @@ fn a_copy_is_verified_and_what_is_sealed_is_not_read() {
         bytes[at as usize] ^= 1;
     }
     fs::write(&copy, &bytes).expect("writable");
-    let open = || Session::open(&copy, SessionOptions::default()).expect("all but weights is sound");
+    let open = || Session::open(&copy, SessionConfig::default()).expect("all but weights is sound");
     let session = open();
     let inputs = session.fill_random(Inputs::new(), 0).expect("known shapes");
     assert!(!Container::open(&copy).expect("all but weights is sound").is_sealed);

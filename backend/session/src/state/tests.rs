@@ -1,5 +1,5 @@
 use super::*;
-use crate::SessionOptions;
+use crate::SessionConfig;
 use anabranch_device::DetectOptions;
 use anabranch_kernels::Shape;
 use anabranch_onnx::import::proto::{
@@ -33,7 +33,7 @@ fn session() -> Session {
         ],
         ..GraphProto::default()
     };
-    let options = SessionOptions::default().with_devices(DetectOptions::default().without_gpu());
+    let options = SessionConfig::default().without_gpu();
     Session::from_bytes(&ModelProto::of(graph, 17).to_bytes(), options).expect("a model")
 }
 
@@ -88,7 +88,7 @@ fn what_cannot_be_bound_is_refused_by_name() {
         ..GraphProto::default()
     };
     let model = ModelProto::of(narrow, 17).to_bytes();
-    let open = || Session::from_bytes(&model, SessionOptions::default()).expect("a model");
+    let open = || Session::from_bytes(&model, SessionConfig::default()).expect("a model");
     let error = open().stateful(&[("b", "c")]).err().expect("other sizes").to_string();
     assert!(error.contains("b: f32[2]") && error.contains("c: f32[3]"), "{error}");
     let error = open().stateful(&[]).err().expect("no known names").to_string();
@@ -189,7 +189,7 @@ fn a_state_stays_on_the_gpu_that_makes_it() {
         ..GraphProto::default()
     };
     let devices = DetectOptions { software_gpu: true, ..DetectOptions::default() };
-    let options = SessionOptions::default().with_devices(devices).with_strategy(Strategy::GPU);
+    let options = SessionConfig::default().with_devices(devices).with_strategy(Strategy::GPU);
     let session = Session::from_bytes(&ModelProto::of(graph, 17).to_bytes(), options).expect("a model");
     let mut state = session.stateful(&[]).expect("state");
     for step in 0..4 {
@@ -221,7 +221,7 @@ fn cached() -> Session {
         output: vec![ValueInfoProto::f32s("y", &[1, 8, 2]), ValueInfoProto::f32s("present", &[1, 8, 2])],
         ..GraphProto::default()
     };
-    let options = SessionOptions::default().with_devices(DetectOptions::default().without_gpu());
+    let options = SessionConfig::default().without_gpu();
     Session::from_bytes(&ModelProto::of(graph, 24).to_bytes(), options).expect("a model")
 }
 

@@ -9,12 +9,10 @@ mod errors;
 mod kind;
 mod lines;
 mod made;
-
-use anabranch::device::DetectOptions;
 use anabranch::import::from_bytes;
 use anabranch::import::proto::{DimensionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto};
 use anabranch::lower::{LowerOptions, Rewrites, lower};
-use anabranch::session::{Inputs, Session, SessionOptions};
+use anabranch::session::{Inputs, Session, SessionConfig};
 use anabranch::{Shape, Tensor};
 use anabranch_kernels::{Buffer, DType, TensorSpec};
 use kind::Kind;
@@ -102,7 +100,7 @@ fn model(cases: &[Case], given: &[Given], constant: bool) -> Vec<u8> {
 }
 
 fn session(bytes: &[u8], fuse: Rewrites) -> Session {
-    let options = SessionOptions::default().with_devices(DetectOptions::default().without_gpu()).with_fusion(fuse);
+    let options = SessionConfig::default().without_gpu().with_fusion(fuse);
     Session::from_bytes(bytes, options).unwrap_or_else(|error| panic!("{error}"))
 }
 

@@ -42,9 +42,9 @@ fn stepping() -> Vec<u8> {
     model(nodes, vec![], &["y", "x"])
 }
 
-fn cores() -> SessionOptions {
+fn cores() -> SessionConfig {
     let devices = DetectOptions::default().with_cpu_granularity(CpuGranularity::Core).without_gpu();
-    SessionOptions::default().with_devices(devices).with_strategy(Strategy::AUTO)
+    SessionConfig::default().with_devices(devices).with_strategy(Strategy::AUTO)
 }
 
 /// Returns the outputs of a session, or its error.
@@ -86,7 +86,7 @@ fn compiled_phases_make_the_bits_of_their_source() {
             let file = folder.path().join(format!("{name}-{way}.anabranch"));
             let source = Session::from_bytes(&model, options).expect("a sound model");
             source.compile(&super::inputs(&inputs[0]), &file, "a test").expect("it can be compiled");
-            let kept = Session::open(&file, SessionOptions::default()).expect("sound");
+            let kept = Session::open(&file, SessionConfig::default()).expect("sound");
             assert!(kept.compiled().is_some_and(|about| about.later > 0), "{name} {way}");
             kept.verify_weights().expect("as written");
             for x in &inputs {
@@ -131,23 +131,23 @@ fn the_settings_and_bounds_of_other_compiled_models_hold_for_phases() {
     let folder = folder();
     let file = in_folder(&folder);
     compiled(&weighing(), &some(3), &file);
-    let open = |options: SessionOptions| Session::open(&file, options).expect("sound");
-    let expected = made(&open(SessionOptions::default()), &some(3)).expect("it runs");
-    let replaced = open(SessionOptions::default().with_strategy(Strategy::AUTO));
+    let open = |options: SessionConfig| Session::open(&file, options).expect("sound");
+    let expected = made(&open(SessionConfig::default()), &some(3)).expect("it runs");
+    let replaced = open(SessionConfig::default().with_strategy(Strategy::AUTO));
     let found = made(&replaced, &some(3)).expect("it runs by another plan");
     assert!(expected.iter().zip(&found).all(|(a, b)| a.1.same_bits(&b.1)));
-    let resident = open(SessionOptions::default().with_resident("y", "cpu0"));
+    let resident = open(SessionConfig::default().with_resident("y", "cpu0"));
     let error = resident.run(&inputs(&some(3))).expect_err("phases leave nothing on a device");
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     let devices = DetectOptions::default().with_cpu_granularity(CpuGranularity::Machine).without_gpu();
-    let little = open(SessionOptions::default().with_devices(devices.with_memory("cpu0", 1 << 12)));
+    let little = open(SessionConfig::default().with_devices(devices.with_memory("cpu0", 1 << 12)));
     assert_eq!(little.run(&inputs(&some(3))).expect_err("little memory").kind(), ErrorKind::Memory);
-    let error = open(SessionOptions::default()).run(&inputs(&some(3)[..5])).expect_err("another shape");
+    let error = open(SessionConfig::default()).run(&inputs(&some(3)[..5])).expect_err("another shape");
     assert_eq!((error.kind(), error.input()), (ErrorKind::Input, Some("x")), "{error}");
-    let error = open(SessionOptions::default()).compile(&inputs(&some(3)), &in_folder(&folder), "").expect_err("again");
+    let error = open(SessionConfig::default()).compile(&inputs(&some(3)), &in_folder(&folder), "").expect_err("again");
     assert!(error.to_string().contains("compiled already"), "{error}");
     compiled(&doubling(f32::INFINITY), &[0.0; 17], &file);
-    let endless = open(SessionOptions::default());
+    let endless = open(SessionConfig::default());
     let late = endless.run_with(&inputs(&[0.0; 17]), &RunOptions::default().with_timeout(Duration::from_millis(100)));
     assert_eq!(late.err().map(|error| error.kind()), Some(ErrorKind::Timeout));
 }
@@ -162,7 +162,7 @@ fn a_damaged_weight_of_a_later_phase_is_refused_when_it_is_read() {
     let at = bytes.windows(weight.len()).position(|found| found == weight).expect("it is there as it is");
     bytes[at + 17] ^= 1;
     fs::write(&file, bytes).expect("writable");
-    let session = Session::open(&file, SessionOptions::default()).expect("all but a weight is as it was");
+    let session = Session::open(&file, SessionConfig::default()).expect("all but a weight is as it was");
     let error = session.run(&inputs(&some(3))).expect_err("damaged").to_string();
     assert!(error.contains("is damaged: tensor `") && error.contains("`anabranch compile`"), "{error}");
     assert!(session.verify_weights().is_err());

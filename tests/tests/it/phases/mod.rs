@@ -9,7 +9,7 @@ use anabranch::execute::{CancelToken, RunOptions};
 use anabranch::import::proto::{
     AttributeProto, DimensionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, data_type,
 };
-use anabranch::session::{ErrorKind, Inputs, Outputs, Session, SessionOptions};
+use anabranch::session::{ErrorKind, Inputs, Outputs, Session, SessionConfig};
 use anabranch::{Shape, Tensor};
 use anabranch_tests::{one_cpu, options, same};
 use std::time::Duration;
@@ -198,7 +198,7 @@ fn an_endless_loop_ends_by_timeout_and_cancellation() {
 #[test]
 fn what_a_loop_collects_keeps_to_the_hosts_memory() {
     let devices = DetectOptions::default().with_cpu_granularity(CpuGranularity::Machine).without_gpu();
-    let options = SessionOptions::default().with_devices(devices.with_memory("cpu0", 1 << 16));
+    let options = SessionConfig::default().with_devices(devices.with_memory("cpu0", 1 << 16));
     let session = Session::from_bytes(&doubling(f32::INFINITY), options).expect("a sound model");
     let error = session.run(&inputs(&[0.0; 17])).expect_err("it has no end");
     assert_eq!((error.kind(), error.device()), (ErrorKind::Memory, Some("cpu0")), "{error}");
@@ -227,7 +227,7 @@ fn plans_of_phases_make_room_for_each_other() {
     let limit = first + later.iter().max().expect("two later phases");
     assert!(limit < first + later.iter().sum::<u64>(), "{first} {later:?}");
     let devices = DetectOptions::default().with_cpu_granularity(CpuGranularity::Machine).without_gpu();
-    let options = SessionOptions::default().with_devices(devices.with_memory("cpu0", limit));
+    let options = SessionConfig::default().with_devices(devices.with_memory("cpu0", limit));
     let tight = Session::from_bytes(&bytes, options).expect("a sound model");
     for _ in 0..2 {
         let outputs = tight.run_with(&inputs(&x), &RunOptions::default().with_timeout(Duration::from_secs(60)));
@@ -416,8 +416,7 @@ fn a_step_over_the_hosts_memory_is_refused_by_its_name() {
     let graph =
         model(vec![NodeProto::of("NonZero", &["x"], &["i"]), NodeProto::of("Neg", &["i"], &["y"])], vec![], &["y"]);
     let run = |limit: u64| {
-        let mut options = one_cpu();
-        options.devices.memory_overrides = vec![("cpu0".into(), limit)];
+        let options = one_cpu().with_memory("cpu0", limit);
         Session::from_bytes(&graph, options).expect("a sound model").run(&inputs(&x))
     };
     // Its input, a list of positions and its result.

@@ -6,7 +6,7 @@ use anabranch::device::{CpuGranularity, DetectOptions};
 use anabranch::import::proto::{
     AttributeProto, DimensionProto, GraphProto, ModelProto, NodeProto, ValueInfoProto, data_type,
 };
-use anabranch::session::{ErrorKind, Inputs, Outputs, Session, SessionOptions};
+use anabranch::session::{ErrorKind, Inputs, Outputs, Session, SessionConfig};
 use anabranch::{Item, Shape, Tensor};
 use anabranch_tests::one_cpu;
 
@@ -182,7 +182,7 @@ fn what_is_not_given_as_the_model_declares_it_is_refused_by_name() {
     let many = x().sequence("s", vec![tensor(&[]); 100]);
     assert_eq!(listed(&session.run(&many).expect("many without elements"), "y").len(), 101);
     let devices = DetectOptions::default().with_cpu_granularity(CpuGranularity::Machine).without_gpu();
-    let options = SessionOptions::default().with_devices(devices.with_memory("cpu0", 1 << 16));
+    let options = SessionConfig::default().with_devices(devices.with_memory("cpu0", 1 << 16));
     let nodes = vec![NodeProto::of("SequenceLength", &["s"], &["count"])];
     let bytes = model(nodes, vec![floats("s").sequence()], vec![value("count")]);
     let tight = Session::from_bytes(&bytes, options).expect("a sound model");

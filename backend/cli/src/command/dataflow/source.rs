@@ -51,7 +51,8 @@ impl Source {
         let model = import::load_within(path, &limits).map_err(SessionError::from)?;
         let dims = named_once("--dim", &args.dim)?;
         let budget = usize::try_from(limits.folded_bytes).unwrap_or(usize::MAX);
-        let options = LowerOptions { dims, fuse: args.fuse.rewrites(), budget, ..LowerOptions::default() };
+        let options =
+            LowerOptions { dims, fuse: args.fuse.rewrites().unwrap_or_default(), budget, ..LowerOptions::default() };
         let program = lower(&model, &options).map_err(SessionError::from)?;
         Source::of_program(text, &program, args)
     }

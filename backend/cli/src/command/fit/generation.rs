@@ -6,7 +6,7 @@ use super::super::device_share::DeviceShare;
 use super::super::generate::failed;
 use super::super::generate::forecast::{Row, rows};
 use super::super::generate::rates::Bench;
-use super::super::open::{self, options};
+use super::super::open::{self, config};
 use super::super::progress::{Progress, waiting};
 use super::super::{CliError, Output, lossy};
 use super::FitCommand;
@@ -123,10 +123,10 @@ impl Generation<'_> {
         }
         let place = PlaceArgs::any(&command.constraints);
         let model = ModelArgs { model: Some(self.folder.to_owned()), ..command.model.clone() };
-        let (mut options, _) = options(&command.devices, command.what_if.read()?, &model, &place, false)?;
+        let (mut config, _) = config(&command.devices, command.what_if.read()?, &model, &place, false)?;
         // The whole search makes some hundred plans.
-        options.strategy = open::strategy(command.place.first().map_or("heft", |place| place));
-        let open = || Generator::open(self.folder, None, options);
+        config.place = Some(open::strategy(command.place.first().map_or("heft", |place| place)));
+        let open = || Generator::open(self.folder, None, config);
         let generator = waiting(output, "opening the model", open).map_err(failed)?;
         waiting(output, "measuring the devices", || generator.session().calibrate())?;
         let session = generator.session();

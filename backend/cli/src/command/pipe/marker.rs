@@ -44,7 +44,7 @@ impl Marker {
         };
         let patterns = command.inputs.iter().map(|pattern| state(Path::new(pattern)));
         let dims = command.dim.iter().map(|(name, size)| Ok(format!("{name}={size}")));
-        let fuse = Some(command.fuse.rewrites()).filter(|fuse| *fuse != Rewrites::ALL);
+        let fuse = command.fuse.rewrites().filter(|fuse| *fuse != Rewrites::ALL);
         let names = |fuse: Rewrites| fuse.iter().map(|rewrite| rewrite.to_string()).collect::<Vec<_>>().join(",");
         let fuse = fuse.map(|fuse| Ok(format!("fused: {}", names(fuse))));
         let given = command.input.iter().map(|input| match named(input) {

@@ -1,0 +1,80 @@
+//! The configuration of a session with a value for each option: the result of [`SessionConfig::resolve`].
+//!
+//! [`SessionConfig::resolve`]: crate::SessionConfig::resolve
+
+use crate::OnDeviceLoss;
+use anabranch_costs::CostStore;
+use anabranch_device::{DetectError, DetectOptions, Inventory};
+use anabranch_onnx::import::Limits;
+use anabranch_onnx::lower::Rewrites;
+use anabranch_plan::PlanOptions;
+use anabranch_planning::{Constraints, Order, PlanChoice, PlatformFile, Strategy};
+use std::collections::BTreeMap;
+
+/// Options of a [`Session`](crate::Session), from a [`SessionConfig`](crate::SessionConfig).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ResolvedConfig {
+    /// Devices to use, and the number of threads of each CPU device.
+    pub devices: DetectOptions,
+    /// Strategy that decides on which devices nodes run. Default: HEFT.
+    pub strategy: Strategy,
+    /// Rule that selects among a device's ready nodes. Default: PCT.
+    pub order: Order,
+    /// Pins and colocations.
+    pub constraints: Constraints,
+    /// Sizes of dimensions that no input's shape binds, by symbol (`batch`) or by input and axis (`x[1]`).
+    pub dims: BTreeMap<String, usize>,
+    /// Positions that costs take caches of keys and values to hold. A run may have any other number. Default: their
+    /// capacity.
+    pub cached: Option<usize>,
+    /// Rewrites that fuse neighbouring operators into one node (default: all).
+    pub fuse: Rewrites,
+    /// Options of plans, such as streaming.
+    pub plan: PlanOptions,
+    /// Costs to predict with; [`Session::learn`](crate::Session::learn) adds to them.
+    pub costs: CostStore,
+    /// Devices to plan for instead of the present devices; runs always use the present devices.
+    pub platform: Option<PlatformFile>,
+    /// Number of plans that are kept ready, at least 1; the least recently used is dropped first. Default: 8.
+    ///
+    /// Each set of input shapes, with the elements of inputs that decide further shapes, has its own plan.
+    pub plan_capacity: usize,
+    /// Whether to calibrate devices without calibrated rates before the first placement, which takes about a second per
+    /// device. Otherwise, rates are assumed until [`Session::calibrate`](crate::Session::calibrate) measures them.
+    /// Default: no.
+    pub calibrate: bool,
+    /// Limits beyond which a model is rejected.
+    pub limits: Limits,
+    /// Behaviour of a run that loses a GPU. Default: it fails.
+    pub on_device_loss: OnDeviceLoss,
+}
+
+impl ResolvedConfig {
+    /// Detects the devices. Memory limits of devices of the platform file hold there, and for devices of these names
+    /// here.
+    pub(crate) fn detected(
+        &mut self,
+        detect: fn(&DetectOptions) -> Result<Inventory, DetectError>,
+    ) -> Result<Inventory, DetectError> {
+        let Some(file) = &mut self.platform else { return detect(&self.devices) };
+        let is_described = |(name, _): &(String, u64)| file.devices.iter().any(|entry| entry.name == *name);
+        let (described, own) = self.devices.memory_overrides.iter().cloned().partition::<Vec<_>, _>(is_described);
+        let known: Vec<_> = file.devices.iter().map(|entry| entry.name.as_str()).collect();
+        let known = format!("; the platform file describes {}", known.join(", "));
+        let here = DetectOptions { memory_overrides: own, ..self.devices.clone() };
+        let mut inventory = detect(&here).map_err(|error| error.with(&known))?;
+        for (name, bytes) in described {
+            file.devices.iter_mut().filter(|entry| entry.name == name).for_each(|entry| entry.memory = Some(bytes));
+            if inventory.device(&name).is_some() {
+                inventory.set_memory(&name, bytes)?;
+            }
+        }
+        Ok(inventory)
+    }
+
+    /// Returns the choice for the session's own plans.
+    pub fn choice(&self) -> PlanChoice {
+        PlanChoice { strategy: self.strategy.clone(), order: self.order, plan: self.plan.clone() }
+    }
+}
