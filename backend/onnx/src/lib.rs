@@ -3,6 +3,7 @@
 //!
 //! This crate is a part of `anabranch`, not a public interface.
 
+pub mod control;
 pub mod lower;
 
 pub use anabranch_host as host_operators;

@@ -2,12 +2,13 @@
 
 use super::Lowering;
 use super::builder::Builder;
-use super::control::{Lowered, sound};
+use super::control::Lowered;
 use super::error::LowerError;
 use super::expression::domain_of;
 use super::operator::Operator;
 use super::ops::{element_of, multiplied, normalized};
 use super::view::View;
+use crate::control::Wrong;
 use crate::host_operators::Fault;
 use crate::import::Node;
 use anabranch_kernels::DType;
@@ -35,27 +36,27 @@ struct Heads {
 impl<'a> Lowering<'a> {
     /// Lowers such an operator and returns its outputs.
     pub(super) fn flexible(&mut self, node: &'a Node, operator: &Operator<'a>) -> Lowered {
-        let heads = sound!(Heads::read(operator, &mut self.builder));
-        let scores = sound!(heads.scored(operator, &mut self.builder));
-        let scores = sound!(self.through(node, "score_mod", scores)?);
-        let weights = sound!(normalized(&mut self.builder, &scores, 3, false));
-        let weights = sound!(self.through(node, "prob_mod", weights)?);
-        let result = sound!(heads.weighted(&mut self.builder, &weights));
-        Ok(operator.input(0).and_then(|queries| Ok(vec![self.builder.cast(&result, queries.dtype())?])))
+        let heads = Heads::read(operator, &mut self.builder)?;
+        let scores = heads.scored(operator, &mut self.builder)?;
+        let scores = self.through(node, "score_mod", scores)?;
+        let weights = normalized(&mut self.builder, &scores, 3, false)?;
+        let weights = self.through(node, "prob_mod", weights)?;
+        let result = heads.weighted(&mut self.builder, &weights)?;
+        Ok(vec![self.builder.cast(&result, operator.input(0)?.dtype())?])
     }
 
     /// Passes a view through an attribute's graph, which keeps type and shape; returns the view itself without a graph.
-    fn through(&mut self, node: &'a Node, name: &str, view: View) -> Result<Result<View, Fault>, LowerError> {
+    fn through(&mut self, node: &'a Node, name: &str, view: View) -> Result<View, Wrong<LowerError>> {
         if node.attribute(name).is_none() {
-            return Ok(Ok(view));
+            return Ok(view);
         }
-        let graph = sound!(node.graph(name));
         let spec = view.spec.clone();
-        Ok(self.graph(graph, vec![view])?.and_then(|views| match &views[..] {
+        let views = self.graph(node.graph(name)?, vec![view])?;
+        match &views[..] {
             [made] if made.spec == spec => Ok(made.clone()),
-            [made] => Err(Fault::invalid(format!("its {name} makes {} of {spec}", made.spec))),
-            _ => Err(Fault::invalid(format!("its {name} has {} outputs, not one", views.len()))),
-        }))
+            [made] => Err(Fault::invalid(format!("its {name} makes {} of {spec}", made.spec)).into()),
+            _ => Err(Fault::invalid(format!("its {name} has {} outputs, not one", views.len())).into()),
+        }
     }
 }
 

@@ -33,6 +33,7 @@ pub use phase::Continuation;
 pub use phase::Phase;
 pub use sizes::Sizes;
 
+use crate::control::{CONTROL, Wrong, is_control};
 use crate::host_operators::{self, Fault};
 use crate::import::error::Name;
 use crate::import::{Model, Node, OPSETS, ValueIndex};
@@ -113,14 +114,14 @@ fn finished(program: Program, mut folding: Folding, options: &LowerOptions) -> R
 /// Returns the names of a domain's operators (`ai.onnx`, `ai.onnx.ml`, `ai.onnx.preview` or `com.microsoft`) that can
 /// be lowered, at least in some uses.
 pub fn operators(domain: &str) -> BTreeSet<&'static str> {
-    let control = control::CONTROL.into_iter().filter(|_| domain == "ai.onnx");
+    let control = CONTROL.into_iter().filter(|_| domain == "ai.onnx");
     let flexible = (domain == "ai.onnx.preview").then_some(flexible::FLEXIBLE);
     ops::names(domain).chain(control).chain(flexible).collect()
 }
 
 /// Whether the host can compute a node between two programs.
 pub fn is_host_operator(node: &Node) -> bool {
-    host_operators::is_host_operator(node) || control::is_control(node)
+    host_operators::is_host_operator(node) || is_control(node)
 }
 
 /// Positions of the nodes on which an output of the model depends.
@@ -246,7 +247,7 @@ impl<'a> Lowering<'a> {
         let name = self.builder.begin(&node.name, &node.op_type, index);
         let inputs: Vec<_> = node.inputs.iter().map(|input| input.map(|value| self.slot(value))).collect();
         let mut lost = inputs.iter().any(|slot| matches!(slot, Some(Slot::Lost | Slot::Empty)));
-        let (control, flexible) = (control::is_control(node), flexible::is_flexible(node));
+        let (control, flexible) = (is_control(node), flexible::is_flexible(node));
         if flexible {
             lost |= node.all_inputs().any(|value| !matches!(self.slots[value.index()], Slot::Made(_)));
         }
@@ -259,10 +260,14 @@ impl<'a> Lowering<'a> {
             }
             _ if control || flexible => {
                 let operator = Operator::new(node, node.version, views());
-                let outputs = if control { self.control(node, &operator)? } else { self.flexible(node, &operator)? };
+                let outputs = if control { self.control(node, &operator) } else { self.flexible(node, &operator) };
                 // The graph's operators came in between: new names must not be theirs.
                 self.builder.begin(&node.name, &node.op_type, index);
-                outputs
+                match outputs {
+                    Ok(views) => Ok(views),
+                    Err(Wrong::Fault(fault)) => Err(fault),
+                    Err(Wrong::Within(error)) => return Err(error),
+                }
             }
             Ok(_) if lost => {
                 self.lose(node);
@@ -364,7 +369,7 @@ impl<'a> Lowering<'a> {
     fn cannot(&mut self, node: &Node, fault: &Fault, wanted: &[String]) -> bool {
         let repeats = matches!(&node.op_type[..], "Loop" | "Scan");
         let is_host_operator =
-            host_operators::is_host_operator(node) || control::is_control(node) && (repeats || fault.needs().is_none());
+            host_operators::is_host_operator(node) || is_control(node) && (repeats || fault.needs().is_none());
         if fault.needs().is_some() && !(is_host_operator && self.later) {
             self.wanted.insert(wanted.to_vec());
         }

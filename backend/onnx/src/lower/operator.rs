@@ -50,6 +50,11 @@ impl<'a> Operator<'a> {
         self.optional(index).ok_or_else(|| Fault::missing(index))
     }
 
+    /// Returns all inputs; `None` for those left out.
+    pub(crate) fn optionals(&self) -> &[Option<View>] {
+        &self.inputs
+    }
+
     /// Returns an optional input.
     pub(crate) fn optional(&self, index: usize) -> Option<&View> {
         self.inputs.get(index)?.as_ref()

@@ -8,7 +8,8 @@
 
 use super::deciding::Deciding;
 use super::error::{LowerError, Refusal};
-use super::{LowerOptions, Lowering, Slot, control, finished, needed_nodes};
+use super::{LowerOptions, Lowering, Slot, finished, needed_nodes};
+use crate::control::is_control;
 use crate::host_operators;
 use crate::host_operators::Fault;
 use crate::import::{Input, Model, Node, ValueIndex};
@@ -231,7 +232,7 @@ impl Phase {
 
     /// Whether a node has graphs and an input that is not a tensor, so that it cannot be lowered.
     fn is_led(&self, node: &Node, sequences: &BTreeSet<ValueIndex>) -> bool {
-        control::is_control(node) && node.all_inputs().any(|value| sequences.contains(&value))
+        is_control(node) && node.all_inputs().any(|value| sequences.contains(&value))
     }
 
     /// Returns the lowered values that these nodes and the caller read: outputs of the program, and constants.
