@@ -243,6 +243,7 @@ pub mod learning {
     //! Learning from runs: calibration by probes, times of profiled runs for the cost store, and the accuracy of
     //! predictions.
 
+    pub use anabranch_base::load::{Load, LoadMeter};
     pub use anabranch_learning::{
         Accuracy, CalibrationError, CalibrationStep, Calibrator, Compared, Learned, LinkAccuracy, NodeAccuracy,
         ProfiledRun, calibrate, record,

@@ -8,6 +8,7 @@ pub mod cancel;
 pub mod error_kind;
 pub mod files;
 pub mod interruption;
+pub mod load;
 pub mod lock;
 pub mod quoted;
 pub mod random;

@@ -443,30 +443,34 @@ impl<'a> Calibrator<'a> {
 
 /// Measures every device without known rates, its links with the host, and the extra time of reads between CPU devices.
 ///
-/// Takes about a second per device. A device on which the probes do not fit keeps assumed rates.
+/// Takes about a second per device. A device on which the probes do not fit keeps assumed rates. Returns whether there
+/// was anything to measure.
 ///
 /// # Errors
 /// If a probe fails to run: models would fail, too.
-pub fn calibrate(inventory: &Inventory, known: &mut MachineCosts) -> Result<(), CalibrationError> {
+pub fn calibrate(inventory: &Inventory, known: &mut MachineCosts) -> Result<bool, CalibrationError> {
     let bench = Calibrator::new(inventory);
     let unknown = |device: &MachineDevice| known.devices.get(&device.key).is_none_or(|costs| costs.rates.is_none());
     let fresh: Vec<bool> = bench.devices.iter().map(unknown).collect();
+    let mut has_measured = false;
     for index in (0..fresh.len()).filter(|index| bench.has_room(*index)) {
         let unmeasured = known.devices.get(&bench.devices[index].key).is_none_or(|costs| costs.misses.is_empty());
         match (fresh[index], unmeasured) {
             (true, _) => bench.learn_rates(DeviceId(index as u32), known)?,
             // The rates come from a store of an older version.
             (false, true) => bench.learn_misses(DeviceId(index as u32), known)?,
-            (false, false) => {}
+            (false, false) => continue,
         }
+        has_measured = true;
     }
     let cpu = |at: &usize| bench.devices[*at].kind == DeviceKind::Cpu;
     for pair in bench.pairs().into_iter().map(|(a, b)| [a, b]).filter(|pair| pair.iter().all(cpu)) {
         for elements in READ.into_iter().filter(|_| pair.iter().any(|at| fresh[*at])) {
             bench.learn_reads(pair.map(|at| DeviceId(at as u32)), elements, known)?;
+            has_measured = true;
         }
     }
-    Ok(())
+    Ok(has_measured)
 }
 
 /// Places the nodes of a chain alternately on two devices.

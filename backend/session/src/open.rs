@@ -11,6 +11,7 @@ use super::prepare::{Key, Prepared};
 use super::run::Run;
 use super::value_info::ValueInfo;
 use crate::compiled;
+use anabranch_base::load::{Load, LoadMeter};
 use anabranch_base::lock::lock;
 use anabranch_costs::{CostStore, StoreError};
 use anabranch_device::{Inventory, detect, detect_cpus};
@@ -72,8 +73,9 @@ pub struct Session {
     costs: Mutex<CostStore>,
     /// Held while costs are written.
     saving: Mutex<()>,
-    /// Held while devices are calibrated: callers that need the rates wait for them.
-    calibrating: Mutex<()>,
+    /// Held while devices are calibrated: callers that need the rates wait for them. Load of the machine while that was
+    /// done last, if it was.
+    calibrating: Mutex<Option<Load>>,
     /// Lost GPUs that plans do not use.
     pub(super) lost: Lost,
     pub(super) lowered: Cache<Key, Lowered, SessionError>,
@@ -284,11 +286,21 @@ impl Session {
 
     /// Calibrates devices that are parts of this session's devices, as [`Self::calibrate`] does.
     pub fn calibrate_parts(&self, inventory: &Inventory) -> Result<(), SessionError> {
-        let _alone = lock(&self.calibrating);
+        let mut load = lock(&self.calibrating);
         let mut measured = lock(&self.costs).here().rates_only();
-        calibrate(inventory, &mut measured)?;
+        let meter = LoadMeter::start();
+        if calibrate(inventory, &mut measured)? {
+            *load = Some(meter.stop());
+        }
         lock(&self.costs).here_mut().merge(&measured);
         Ok(())
+    }
+
+    /// Returns the load of the machine while this session measured its devices; `None` if all rates were known.
+    ///
+    /// On a busy machine the measured rates are too low, and predictions too long.
+    pub fn calibration_load(&self) -> Option<Load> {
+        *lock(&self.calibrating)
     }
 
     /// Adds the measurements of a profiled run of this session to the costs: times of nodes, of transfers, and of the

@@ -8,7 +8,8 @@ use super::progress::Progress;
 use super::{CliError, Output, note};
 use anabranch::costs::{CostStore, History, LinkCosts, MachineCosts};
 use anabranch::device::{DeviceRef, Inventory, detect, format_bytes};
-use anabranch::learning::Calibrator;
+use anabranch::learning::{Calibrator, LoadMeter};
+use anabranch_report::run::busy_calibration;
 use anabranch_report::table::Table;
 use anabranch_report::text::duration;
 use clap::Args;
@@ -69,6 +70,7 @@ impl CalibrateCommand {
         }
         let left: Vec<_> = steps.iter().filter(|step| self.redo || !calibrator.is_done(step, store.here())).collect();
         let progress = Progress::new(output, "calibrating", left.len() as u64);
+        let meter = LoadMeter::start();
         for step in &left {
             if cancel.is_cancelled() {
                 return Err(CliError::interrupted());
@@ -78,6 +80,7 @@ impl CalibrateCommand {
             store_file.save(store)?;
             progress.advance();
         }
+        busy_calibration(&meter.stop()).iter().for_each(note);
         Ok([left.len(), steps.len()])
     }
 }

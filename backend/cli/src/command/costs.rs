@@ -5,6 +5,7 @@ use anabranch::Session;
 use anabranch::costs::{CostFormat, CostStore, DeviceCosts, Rates, StoreError};
 use anabranch::device::{DetectOptions, detect};
 use anabranch_placement::quoted::Line;
+use anabranch_report::run::busy_calibration;
 use anabranch_report::table::Table;
 use anabranch_report::text::duration;
 use clap::{Args, Subcommand, ValueEnum};
@@ -156,6 +157,7 @@ impl StoreFile {
 
     /// Adds the costs that a session has learned to the file.
     pub(super) fn save_costs(&self, session: &Session) -> Result<(), CliError> {
+        session.calibration_load().as_ref().and_then(busy_calibration).iter().for_each(note);
         self.keep(|path| session.save_costs(path))
     }
 

@@ -74,6 +74,20 @@ impl fmt::Display for LoadLine {
 
 /// Returns the note on a busy machine; `None` if it was not busy.
 pub fn busy(load: &Load) -> Option<String> {
+    Some(format!("busy machine: {}; measure again", waits(load)?))
+}
+
+/// Returns the note on devices that were measured on a busy machine; `None` if it was not busy.
+pub fn busy_calibration(load: &Load) -> Option<String> {
+    let waits = waits(load)?;
+    Some(format!(
+        "the devices were measured on a busy machine ({waits}), so that predictions may be too long; \
+         `anabranch calibrate --redo` on an idle machine measures again"
+    ))
+}
+
+/// Describes how long threads waited for cores; `None` if the machine was not busy.
+fn waits(load: &Load) -> Option<String> {
     let Load { processor_ms, waited_ms, wall_ms, pressure_percent } = load;
     let ms = |ms: f64| duration(ms * 1e-3);
     let seen = match (waited_ms.zip(*processor_ms), pressure_percent) {
@@ -83,7 +97,7 @@ pub fn busy(load: &Load) -> Option<String> {
         }
         (None, None) => return None,
     };
-    load.is_busy().then(|| format!("busy machine: {seen}; measure again"))
+    load.is_busy().then_some(seen)
 }
 
 /// Returns advice for a machine with one device, on which all plans are alike; `None` if there are several.

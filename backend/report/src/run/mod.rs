@@ -10,7 +10,7 @@ mod staged;
 
 pub use blocks::BlockLine;
 pub use gantt::Gantt;
-pub use lines::{busy, one_device, planned_peak, summed};
+pub use lines::{busy, busy_calibration, one_device, planned_peak, summed};
 pub use phases::first_phase_note;
 pub use report::{Report, traffic_text};
 pub use staged::Staged;

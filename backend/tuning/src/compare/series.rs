@@ -2,9 +2,9 @@
 //! without profiling, as in comparisons. If only one run is measured, it is profiled itself. If the model runs in
 //! phases, each time is that of the whole run.
 
-use super::load::{Load, LoadMeter};
 use super::nearest::Nearest;
 use super::{Median, PROFILED};
+use anabranch_base::load::{Load, LoadMeter};
 use anabranch_execute::RunOptions;
 use anabranch_learning::Accuracy;
 use anabranch_session::{Inputs, Outputs, Prepared, Run, RunPrediction, Session, SessionError};

@@ -1,4 +1,4 @@
-//! Load of the machine while runs were measured: processor time against wall time, the time that this process's threads
+//! Load of the machine during a measurement: processor time against wall time, the time that this process's threads
 //! waited for a core, and the system's pressure figures.
 
 use serde::{Deserialize, Serialize};
@@ -32,7 +32,7 @@ pub struct Load {
 }
 
 /// Measures the load from its start on.
-pub(crate) struct LoadMeter {
+pub struct LoadMeter {
     begun: Instant,
     processor: Option<Duration>,
     waited: Option<Duration>,
@@ -65,11 +65,13 @@ impl Load {
 }
 
 impl LoadMeter {
-    pub(crate) fn start() -> Self {
+    /// Starts a measurement.
+    pub fn start() -> Self {
         Self { begun: Instant::now(), processor: processor(), waited: waited(), pressure: pressure() }
     }
 
-    pub(crate) fn stop(&self) -> Load {
+    /// Returns the load since the start.
+    pub fn stop(&self) -> Load {
         let wall = self.begun.elapsed();
         let since =
             |now: Option<Duration>, then: Option<Duration>| now.zip(then).map(|(now, then)| now.saturating_sub(then));
