@@ -95,7 +95,7 @@ fn planned(device: &ComputeDevice) -> PlanDevice {
         ComputeDevice::Cpu(_) => DeviceKind::Cpu,
         ComputeDevice::Gpu(_) => DeviceKind::Gpu,
     };
-    PlanDevice { name: device.name().into(), kind, limit: None, wake_ns: 5_000 }
+    PlanDevice { name: device.name().into(), kind, limit: None.into(), wake_ns: 5_000 }
 }
 
 /// Returns a CPU device of one thread, pinned to these processing units, if any.

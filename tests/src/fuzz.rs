@@ -54,7 +54,7 @@ pub fn npz(bytes: &[u8]) {
 pub fn plan(bytes: &[u8]) {
     static PROGRAM: LazyLock<Program> = LazyLock::new(|| bundled("mlp"));
     let Ok(file) = serde_json::from_slice::<PlanFile>(bytes) else { return };
-    let device = |name: &str, kind| PlanDevice { name: name.into(), kind, limit: None, wake_ns: 0 };
+    let device = |name: &str, kind| PlanDevice { name: name.into(), kind, limit: None.into(), wake_ns: 0 };
     let devices = [device("cpu0", DeviceKind::Cpu), device("gpu0", DeviceKind::Gpu)];
     let Ok(device_of) = file.assignment(&PROGRAM, &devices) else { return };
     assert_eq!(device_of.len(), PROGRAM.nodes.len());

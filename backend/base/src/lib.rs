@@ -10,6 +10,7 @@ pub mod files;
 pub mod interruption;
 pub mod load;
 pub mod lock;
+pub mod memory_limit;
 pub mod quoted;
 pub mod random;
 pub mod suggest;

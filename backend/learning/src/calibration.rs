@@ -256,7 +256,7 @@ impl<'a> Calibrator<'a> {
         let target = &self.devices[index];
         let gpu = self.inventory.gpus.iter().find(|gpu| gpu.name == target.name);
         let bound = gpu.map(|gpu| GpuLimits::of(&gpu.adapter));
-        let room = target.memory.min(self.devices[HOST.index()].memory);
+        let room = target.memory.or_all().min(self.devices[HOST.index()].memory.or_all());
         room >= Self::ROOM && bound.is_none_or(|limits| limits.binding_bytes >= 64 << 20)
     }
 

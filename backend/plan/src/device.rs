@@ -1,5 +1,6 @@
 //! A device as a plan sees it.
 
+use anabranch_base::memory_limit::MemoryLimit;
 use anabranch_placement_core::platform::{DeviceId, DeviceKind};
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +19,7 @@ pub struct PlanDevice {
     pub kind: DeviceKind,
     /// Most bytes of its memory that the plan may take.
     #[serde(rename = "limit_bytes")]
-    pub limit: Option<u64>,
+    pub limit: MemoryLimit,
     /// Nanoseconds from the arrival of a chunk until the waiting device continues.
     #[serde(default)]
     pub wake_ns: u64,
@@ -34,7 +35,7 @@ pub struct MachineDevice {
     /// Key of its costs in the cost store.
     pub key: String,
     /// Bytes that a plan may use there.
-    pub memory: u64,
+    pub memory: MemoryLimit,
     /// Factor for the times stored under the key; 1 for a present device.
     pub times: f64,
     /// Number of threads that compute at the same time; 1 for a GPU.

@@ -190,7 +190,7 @@ fn plan_slots(frame: &Frame<'_>, in_time: bool) -> Result<MemoryPlan, PlanError>
         .collect();
     charges.sort_by_key(|charge| charge.place);
     for (index, device) in frame.devices.iter().enumerate() {
-        if device.limit.is_some_and(|limit| memory.devices[index].peak() > limit) {
+        if !device.limit.admits(memory.devices[index].peak()) {
             return Err(PlanError::Memory(Box::new(frame.shortage(index, &memory, &charges))));
         }
     }
@@ -437,7 +437,7 @@ impl Frame<'_> {
     /// Names the first node with which the device's memory exceeds its limit.
     fn shortage(&self, device: usize, memory: &MemoryPlan, charges: &[Charge]) -> MemoryShortage {
         let used = &memory.devices[device];
-        let available = self.devices[device].limit.unwrap_or(u64::MAX);
+        let available = self.devices[device].limit.or_all();
         let mut sum = used.given.saturating_add(used.rings).saturating_add(used.staging);
         let mut place = 0;
         for charge in charges.iter().filter(|charge| charge.device.index() == device) {

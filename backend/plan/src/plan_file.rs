@@ -305,7 +305,7 @@ impl DeviceEntry {
         Self {
             device: device.name.clone(),
             kind: Some(device.kind),
-            limit_bytes: device.limit,
+            limit_bytes: device.limit.bytes(),
             peak_bytes: memory.peak(),
             resident_bytes: memory.resident(),
             staying_bytes: plan.weights().limit(DeviceId(at as u32)),

@@ -44,7 +44,7 @@ impl PlacedProgram {
         let device = |at: usize| PlanDevice {
             name: name(at),
             kind: kind(&kinds[at]),
-            limit: None,
+            limit: None.into(),
             wake_ns: if kinds[at] == "cpu" { 5_000 } else { 100_000 },
         };
         let devices: Vec<PlanDevice> = (0..kinds.len()).map(device).collect();
@@ -110,7 +110,7 @@ impl PlacedProgram {
 
     /// Sets the memory limits of the devices.
     pub fn limited(&self, limit: impl Fn(usize) -> u64) -> Self {
-        let limited = |(at, device): (usize, &PlanDevice)| PlanDevice { limit: Some(limit(at)), ..device.clone() };
+        let limited = |(at, device): (usize, &PlanDevice)| PlanDevice { limit: limit(at).into(), ..device.clone() };
         Self {
             program: self.program.clone(),
             devices: self.devices.iter().enumerate().map(limited).collect(),
@@ -201,5 +201,5 @@ pub fn random_residency(u: &mut Unstructured<'_>, placed: &PlacedProgram) -> Res
 /// A CPU device with two threads and 1 MiB of cache each.
 pub fn cpu_device(name: &str) -> MachineDevice {
     let (kind, key) = (DeviceKind::Cpu, name.to_owned());
-    MachineDevice { name: name.to_owned(), kind, key, memory: u64::MAX, times: 1.0, threads: 2, cache: 1 << 20 }
+    MachineDevice { name: name.to_owned(), kind, key, memory: None.into(), times: 1.0, threads: 2, cache: 1 << 20 }
 }

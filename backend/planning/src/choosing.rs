@@ -271,7 +271,7 @@ mod tests {
     fn machine() -> Machine {
         let device = |name: &str| {
             let (kind, name) = (DeviceKind::Cpu, name.to_owned());
-            MachineDevice { key: name.clone(), name, kind, memory: u64::MAX, times: 1.0, threads: 1, cache: 2 << 20 }
+            MachineDevice { key: name.clone(), name, kind, memory: None.into(), times: 1.0, threads: 1, cache: 2 << 20 }
         };
         let rates = Rates { matmul_flops: 1e12, conv_flops: 1e12, map_flops: 1e12, bandwidth: 1e10, launch: 1e-6 };
         let mut costs = MachineCosts::default();

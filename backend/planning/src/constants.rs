@@ -151,7 +151,7 @@ pub(super) mod tests {
             name: key.into(),
             kind,
             key: key.into(),
-            memory: 1 << 30,
+            memory: (1 << 30).into(),
             times: 2.0,
             threads,
             cache: 10 << 10,

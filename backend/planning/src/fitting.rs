@@ -149,7 +149,7 @@ impl Planner<'_> {
     pub(super) fn is_tight(&self, kind: DeviceKind) -> bool {
         let values = self.lowered.program.values.iter().map(|value| value.spec.bytes() as u64);
         let bytes = values.fold(0, u64::saturating_add);
-        self.machine.devices.iter().any(|device| device.kind == kind && device.memory < bytes)
+        self.machine.devices.iter().any(|device| device.kind == kind && !device.memory.admits(bytes))
     }
 
     /// Plans a placed program, with its streaming blocks, if that fits the devices.

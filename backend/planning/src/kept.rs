@@ -99,7 +99,7 @@ impl KeptPlan {
         });
         require(sound, "has other transfers")?;
         require(self.reasons.len() == program.nodes.len(), "has other nodes")?;
-        let memory: Vec<u64> = self.devices.iter().map(|device| device.limit.unwrap_or(u64::MAX)).collect();
+        let memory: Vec<u64> = self.devices.iter().map(|device| device.limit.or_all()).collect();
         Ok(placing.given(self.placement(&self.device_of), self.schedule.clone(), placing.platform(&memory)?))
     }
 
@@ -153,7 +153,7 @@ impl Planner<'_> {
             return Err(unfit(&violation.to_string()));
         }
         let mut held = plan.memory().devices().iter().zip(&self.machine.devices);
-        if held.any(|(plan, device)| plan.peak() > device.memory) {
+        if held.any(|(plan, device)| !device.memory.admits(plan.peak())) {
             return Err(PlanningError::no_plan());
         }
         let plan = forecast(&program, plan, &placed.costs, self.machine)?;

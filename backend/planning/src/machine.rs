@@ -98,13 +98,13 @@ impl Machine {
 
     /// Returns the bytes that each device may hold.
     pub fn memory(&self) -> Vec<u64> {
-        self.devices.iter().map(|device| device.memory).collect()
+        self.devices.iter().map(|device| device.memory.or_all()).collect()
     }
 
     /// Returns the bytes that limit weights in the placement; unlimited for a GPU with staged weights.
     pub(super) fn room(&self, weights: &Residency) -> Vec<u64> {
         let any = |device: &MachineDevice| *weights == Residency::Staged && device.kind == DeviceKind::Gpu;
-        self.devices.iter().map(|device| if any(device) { u64::MAX } else { device.memory }).collect()
+        self.devices.iter().map(|device| if any(device) { u64::MAX } else { device.memory.or_all() }).collect()
     }
 
     /// Returns the devices as a plan sees them.
@@ -114,7 +114,7 @@ impl Machine {
             let MachineDevice { name, kind, memory, .. } = &self.devices[id.index()];
             let others = ids().filter(|other| *other != id);
             let wake = others.map(|other| self.crossing(other, id).time(0)).fold(0.0, f64::max);
-            PlanDevice { name: name.clone(), kind: *kind, limit: Some(*memory), wake_ns: (wake * 1e9) as u64 }
+            PlanDevice { name: name.clone(), kind: *kind, limit: *memory, wake_ns: (wake * 1e9) as u64 }
         };
         ids().map(device).collect()
     }
@@ -191,7 +191,7 @@ pub fn machine_devices(inventory: &Inventory) -> Vec<MachineDevice> {
             DeviceRef::Gpu(_) => (DeviceKind::Gpu, 1, 0),
         };
         let (name, key) = (device.name().to_owned(), device.key().to_owned());
-        MachineDevice { name, kind, key, memory: device.memory(), times: 1.0, threads, cache }
+        MachineDevice { name, kind, key, memory: device.memory().into(), times: 1.0, threads, cache }
     };
     inventory.devices().map(described).collect()
 }

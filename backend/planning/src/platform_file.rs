@@ -216,7 +216,7 @@ impl DeviceEntry {
         Self {
             name: device.name.clone(),
             kind: Some(device.kind),
-            memory: Some(device.memory),
+            memory: device.memory.bytes(),
             key: Some(device.key.clone()),
             times: 1.0,
             rates: None,
@@ -235,7 +235,7 @@ impl DeviceEntry {
             name: self.name.clone(),
             kind: self.kind.unwrap_or(DeviceKind::Cpu),
             key: format!("platform file | {}", self.name),
-            memory: self.memory.unwrap_or(u64::MAX),
+            memory: self.memory.into(),
             times: self.times,
             threads: 1,
             cache: 0,
@@ -337,11 +337,11 @@ mod tests {
     use super::*;
 
     fn present() -> Vec<MachineDevice> {
-        let device = |name: &str, kind, memory| MachineDevice {
+        let device = |name: &str, kind, memory: u64| MachineDevice {
             name: name.into(),
             kind,
             key: format!("{name}'s key"),
-            memory,
+            memory: memory.into(),
             times: 1.0,
             threads: 1,
             cache: 0,

@@ -101,7 +101,7 @@ mod tests {
             name: key.into(),
             kind: DeviceKind::Cpu,
             key: key.into(),
-            memory: 1 << 30,
+            memory: (1 << 30).into(),
             times: 1.0,
             threads: 1,
             cache: 1 << 20,

@@ -175,11 +175,16 @@ impl Budget {
     fn try_charge(&self, demand: &Demand) -> Option<SharedShortage> {
         let mut state = lock(&self.state);
         let after = state.with(demand);
-        let short = after.iter().zip(&self.devices).position(|(bytes, device)| *bytes > device.memory);
+        let short = after.iter().zip(&self.devices).position(|(bytes, device)| !device.memory.admits(*bytes));
         if let Some(device) = short {
             let MachineDevice { name, memory, .. } = &self.devices[device];
             let held = state.held[device];
-            return Some(SharedShortage { device: name.clone(), needed: after[device] - held, held, limit: *memory });
+            return Some(SharedShortage {
+                device: name.clone(),
+                needed: after[device] - held,
+                held,
+                limit: memory.or_all(),
+            });
         }
         state.held = after;
         for form in demand.shared.keys() {
@@ -230,7 +235,7 @@ impl Budget {
     }
 
     fn fits(&self, bytes: &[u64]) -> bool {
-        bytes.iter().zip(&self.devices).all(|(bytes, device)| *bytes <= device.memory)
+        bytes.iter().zip(&self.devices).all(|(bytes, device)| device.memory.admits(*bytes))
     }
 
     fn give_back(&self, demand: &Demand) {
@@ -290,7 +295,7 @@ mod tests {
 
     /// A budget of 10 bytes.
     fn budget() -> Arc<Budget> {
-        Budget::new(vec![MachineDevice { memory: 10, ..cpu_device("cpu0") }])
+        Budget::new(vec![MachineDevice { memory: 10.into(), ..cpu_device("cpu0") }])
     }
 
     fn demand(bytes: u64) -> Demand {

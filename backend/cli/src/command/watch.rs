@@ -201,7 +201,7 @@ impl Seen {
                 waiting: summed(nodes(at).map(|event| seconds(event.start - event.ready))) / whole,
                 peak: peaks.get(at).copied().unwrap_or(0),
                 planned_peak: planned_peak(&plans, at),
-                limit: device.limit,
+                limit: device.limit.bytes(),
             })
             .collect();
         let mut links: BTreeMap<_, LinkSeen> = BTreeMap::new();

@@ -44,8 +44,7 @@ impl Workers {
         let accounting = Arc::new(setup.pool.accounting());
         let (resident, constants) = setup.resident(&accounting)?;
         let cpus = || setup.devices.iter().filter(|device| device.kind == DeviceKind::Cpu);
-        let limit = cpus().try_fold(0u64, |sum, device| Some(sum.saturating_add(device.limit?)));
-        let limit = limit.unwrap_or(u64::MAX);
+        let limit = cpus().fold(0u64, |sum, device| sum.saturating_add(device.limit.or_all()));
         let mut workers = Self {
             nodes: Vec::new(),
             links: Vec::new(),
@@ -70,7 +69,7 @@ impl Workers {
                 #[cfg(feature = "gpu")]
                 ComputeDevice::Gpu(_) => {
                     workers.buffers.reserve(2 * STAGING.total(), host)?;
-                    let layout = GpuLayout::of(setup, reporter.device, planned.limit.unwrap_or(u64::MAX));
+                    let layout = GpuLayout::of(setup, reporter.device, planned.limit.or_all());
                     let lengths = workers.lengths.iter_mut().zip(setup.kernels.program().node_ids());
                     let unfit = lengths.filter(|(_, node)| !layout.nodes.contains_key(node));
                     unfit.for_each(|(lengths, _)| lengths[at] = None);

@@ -269,7 +269,7 @@ fn figures(program: &Program, plan: &Plan, sent: &Sent, found: &mut Vec<Violatio
         if total != said.peak() {
             found.push(Violation::Figure(id, "peak", said.peak(), total));
         }
-        if device.limit.is_some_and(|limit| total > limit) {
+        if !device.limit.admits(total) {
             found.push(Violation::Limit(id));
         }
     }
@@ -325,7 +325,7 @@ mod tests {
             p.transfers.push(copy);
         });
         assert!(doubled.iter().any(|v| matches!(v, Violation::Transfer(_))), "{doubled:?}");
-        assert!(broken(&|p| p.devices[0].limit = Some(1)).contains(&Violation::Limit(DeviceId(0))));
+        assert!(broken(&|p| p.devices[0].limit = 1.into()).contains(&Violation::Limit(DeviceId(0))));
     }
 
     #[test]

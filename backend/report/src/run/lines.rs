@@ -186,7 +186,7 @@ pub(super) fn devices(run: &Run) -> Vec<DeviceLine> {
             busy_ms: summed(parts.iter().map(busy)) * 1e3,
             planned_peak_bytes: planned_peak(&plans, index),
             peak_bytes: peaks[index],
-            limit_bytes: device.limit,
+            limit_bytes: device.limit.bytes(),
         }
     };
     run.prepared.plan().devices().iter().enumerate().map(line).collect()

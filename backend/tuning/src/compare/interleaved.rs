@@ -264,7 +264,7 @@ fn fit(candidates: &[Candidate]) -> bool {
     let dynamic = candidates.iter().filter(|candidate| matches!(candidate, Candidate::Dynamic(_))).count() as u64;
     first.plan().devices().iter().enumerate().all(|(at, device)| {
         let peaks: u64 = plans().map(|planned| planned.plan().memory().devices()[at].peak()).sum();
-        device.limit.is_none_or(|limit| peaks.saturating_add(dynamic.saturating_mul(tensors)) <= limit)
+        device.limit.admits(peaks.saturating_add(dynamic.saturating_mul(tensors)))
     })
 }
 
