@@ -1,5 +1,5 @@
-//! Tools of all layers: kinds of errors, atomically written files, sizes in bytes, locks, waiting, cancellation
-//! and random numbers.
+//! Tools of all layers: kinds of errors, atomically written files, sizes in bytes, locks, waiting, cancellation,
+//! medians and random numbers.
 //!
 //! This crate is a part of `anabranch`, not a public interface.
 
@@ -11,6 +11,7 @@ pub mod interruption;
 pub mod load;
 pub mod lock;
 pub mod memory_limit;
+pub mod quantile;
 pub mod quoted;
 pub mod random;
 pub mod suggest;

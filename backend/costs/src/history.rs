@@ -6,6 +6,7 @@
 //! there are no other samples.
 
 use super::robust::{mad, median};
+use anabranch_base::quantile::{ascending, lower_quartile};
 use serde::{Deserialize, Serialize};
 
 /// Longest time in nanoseconds, 300 years: sums of times, and of their squares, stay finite.
@@ -171,9 +172,7 @@ impl History {
     ///
     /// Copies and submissions use it, because some of them take hundreds of times longer than usual.
     pub fn undisturbed(&self) -> Option<Estimate> {
-        let mut sorted = self.recent.clone();
-        sorted.sort_by(f64::total_cmp);
-        self.at_most(sorted.get(sorted.len().saturating_sub(1) / 4).copied())
+        self.at_most(lower_quartile(&ascending(&self.recent)))
     }
 
     /// Returns the least of all samples, for the overhead of runs.

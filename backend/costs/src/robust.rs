@@ -1,11 +1,10 @@
 //! Statistics that are robust to a few outliers.
 
+use anabranch_base::quantile::{ascending, median_by_difference};
+
 /// Median; the mean of the two middle values if their number is even. `None` if there are no values. O(n log n).
 pub fn median(values: &[f64]) -> Option<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let (lower, upper) = (sorted.get(sorted.len().checked_sub(1)? / 2)?, sorted.get(sorted.len() / 2)?);
-    Some(lower + (upper - lower) / 2.0)
+    median_by_difference(&ascending(values))
 }
 
 /// Median absolute deviation from the median.
@@ -24,8 +23,7 @@ const STUDENT: [f64; 7] = [6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895];
 /// times the root mean square deviation, or the largest deviation if that is greater. Returns `None` if `off` is empty.
 /// O(n log n).
 pub(crate) fn nine_of_ten(off: &[f64]) -> Option<f64> {
-    let mut sorted: Vec<f64> = off.iter().map(|off| off.abs()).collect();
-    sorted.sort_by(f64::total_cmp);
+    let sorted = ascending(&off.iter().map(|off| off.abs()).collect::<Vec<_>>());
     let farthest = *sorted.last()?;
     let count = sorted.len();
     let Some(quantile) = count.checked_sub(2).and_then(|at| STUDENT.get(at)) else {

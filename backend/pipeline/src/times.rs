@@ -1,5 +1,6 @@
 //! Working times of a replica and durations of data sets, kept in bounded memory for any number of them.
 
+use anabranch_base::quantile::nearest_rank;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -67,7 +68,7 @@ impl Histogram {
 
     /// Returns the least time, in seconds, that this share of all durations does not exceed; 0 if there are none.
     pub(super) fn quantile(&self, share: f64) -> f64 {
-        let wanted = ((self.count as f64 * share).ceil() as u64).max(1);
+        let wanted = nearest_rank(self.count, share);
         let mut below = 0;
         for (place, count) in self.buckets.iter().enumerate() {
             below += count;

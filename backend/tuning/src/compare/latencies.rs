@@ -1,5 +1,6 @@
 //! Statistics of the times of runs.
 
+use anabranch_base::quantile::{ascending, nearest_rank};
 use serde::{Deserialize, Serialize};
 
 /// Times of runs in milliseconds. Percentiles are nearest ranks: the least time that at least this share of the runs
@@ -23,11 +24,10 @@ pub struct Latencies {
 impl Latencies {
     /// Computes the statistics of these samples; zeros if there are none. `O(n log n)`.
     pub fn of(samples: &[f64]) -> Self {
-        let mut sorted = samples.to_vec();
-        sorted.sort_by(f64::total_cmp);
-        let rank = |share: f64| ((share * sorted.len() as f64).ceil() as usize).saturating_sub(1);
+        let sorted = ascending(samples);
         let at = |place: usize| sorted.get(place).copied().unwrap_or_default();
-        let [p50, p90, p95, p99] = [0.5, 0.9, 0.95, 0.99].map(|share| at(rank(share)));
+        let ranked = |share: f64| at(nearest_rank(sorted.len() as u64, share) as usize - 1);
+        let [p50, p90, p95, p99] = [0.5, 0.9, 0.95, 0.99].map(ranked);
         Self { min: at(0), p50, p90, p95, p99, max: at(sorted.len().saturating_sub(1)) }
     }
 }

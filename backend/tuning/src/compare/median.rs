@@ -1,5 +1,6 @@
 //! Medians of few samples, with distribution-free confidence intervals.
 
+use anabranch_base::quantile::{ascending, median_by_sum};
 use serde::{Deserialize, Serialize};
 
 /// Least confidence of intervals, if there are enough samples.
@@ -34,13 +35,8 @@ impl Median {
     /// on the other (order statistics; David and Nagaraja 2003, section 7.1). For more than 500 samples `k` is
     /// `⌊n/2 − 0.98·√n⌋`, from the normal approximation.
     pub fn of(samples: &[f64]) -> Option<Self> {
-        let mut sorted = samples.to_vec();
-        sorted.sort_by(f64::total_cmp);
-        let count = sorted.len();
-        if count == 0 {
-            return None;
-        }
-        let median = (sorted[(count - 1) / 2] + sorted[count / 2]) / 2.0;
+        let sorted = ascending(samples);
+        let (count, median) = (sorted.len(), median_by_sum(&sorted)?);
         let (outside, confidence) = if count < MANY { exact(count) } else { (approximate(count), CONFIDENCE) };
         Some(Self { median, low: sorted[outside], high: sorted[count - 1 - outside], confidence })
     }

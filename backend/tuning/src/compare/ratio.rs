@@ -1,5 +1,6 @@
 //! Ratio of times after and before a change, with a distribution-free confidence interval.
 
+use anabranch_base::quantile::ascending;
 use serde::{Deserialize, Serialize};
 
 /// Normal quantile of an interval of 95 %.
@@ -49,9 +50,7 @@ impl Ratio {
 
 fn sorted(samples: &[f64]) -> Option<Vec<f64>> {
     let sound = samples.len() >= Ratio::FEWEST && samples.iter().all(|sample| *sample > 0.0 && sample.is_finite());
-    let mut sorted = samples.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sound.then_some(sorted)
+    sound.then(|| ascending(samples))
 }
 
 /// Returns the `rank`-th least (from 1) of the quotients of each of `now` and each of `before`, both ascending.
