@@ -3,9 +3,9 @@
 
 mod story;
 
-use super::compare;
 use super::files::file_of;
 use super::interrupt::cancel_on_interrupt;
+use super::measuring::measured;
 use super::progress::waiting;
 use super::{CliError, Output, open, platform, say, settled, write_file};
 use anabranch::compare::{CompareOptions, Comparison, Outcome};
@@ -191,7 +191,7 @@ impl Demo {
     fn compare(&self, devices: Vec<String>, rounds: u32, runs: u32) -> Result<Compared, CliError> {
         let places = ["auto", "heft", "mite"].into_iter().map(str::to_owned).chain(devices);
         let options = options(places, &self.run)?.with_runs(runs, 1).with_refine(rounds);
-        compare::measured(&self.session, &self.inputs, &options, self.output, true)
+        measured(&self.session, &self.inputs, &options, self.output, true)
     }
 
     /// Returns the devices without slow GPUs.
@@ -217,7 +217,7 @@ impl Demo {
             let session = opened(&devices, self.session.costs(), None)?;
             let places = std::iter::once("heft".to_owned()).chain(names.iter().cloned());
             let options = options(places, &self.run)?.with_runs(9, 1).with_dynamic(false);
-            let comparison = match compare::measured(&session, &self.inputs, &options, self.output, false) {
+            let comparison = match measured(&session, &self.inputs, &options, self.output, false) {
                 Ok(compared) => compared.comparison,
                 // If no plan keeps this limit, none keeps lower ones.
                 Err(_) if is_infeasible(&session, &self.inputs) => return Ok(None),

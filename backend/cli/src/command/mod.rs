@@ -27,6 +27,7 @@ mod inputs;
 mod inspect;
 mod interrupt;
 mod live;
+mod measuring;
 mod open;
 mod outputs;
 mod parallel;

@@ -1,8 +1,9 @@
-//! `anabranch bench`: several models and configurations in one table, and changes since an earlier result.
+//! `anabranch bench` and `anabranch compare`: models in several configurations, and changes since an earlier result.
 
 use crate::command::{Anabranch, bundled};
 use serde_json::Value;
 use std::fs;
+use std::process::Command;
 
 const QUICK: [&str; 5] = ["--no-gpu", "--repeat", "6", "--warmup", "1"];
 
@@ -99,11 +100,76 @@ fn one_model_that_fails_does_not_lose_the_others() {
     let command = Anabranch::new();
     let mlp = bundled("mlp.onnx");
     fs::write(command.path("broken.onnx"), "no model").expect("writable");
-    let bench = [&["bench", "broken.onnx", &mlp, "--place", "cpu", "-o", "r.json"], &QUICK[..]].concat();
-    command.refuses(&bench, &["broken.onnx", "1 of 2 models"]);
-    let results: Value = serde_json::from_str(&command.read("r.json")).expect("JSON");
-    assert_eq!(results["models"].as_array().map(Vec::len), Some(1));
-    assert_eq!(results["failed"][0][0], "broken.onnx");
+    for name in ["bench", "compare"] {
+        let measure = [&[name, "broken.onnx", &mlp, "--place", "cpu", "-o", "r.json"], &QUICK[..]].concat();
+        command.refuses(&measure, &["broken.onnx", "1 of 2 models"]);
+        let results: Value = serde_json::from_str(&command.read("r.json")).expect("JSON");
+        assert_eq!(results["models"].as_array().map(Vec::len), Some(1));
+        assert_eq!(results["failed"][0][0], "broken.onnx");
+        let table = command.run(&measure).stdout;
+        assert!(String::from_utf8_lossy(&table).contains("mlp.onnx"), "{name}");
+    }
+}
+
+#[test]
+fn all_models_are_opened_before_the_first_is_measured() {
+    let command = Anabranch::new();
+    let mlp = bundled("mlp.onnx");
+    for name in ["bench", "compare"] {
+        // The strategy is unknown, which is an error of the first model's placement.
+        let output = command.run(&[&[name, &mlp, "none.onnx", "--place", "hetf"], &QUICK[..]].concat());
+        let said = String::from_utf8_lossy(&output.stderr);
+        let at = |part: &str| said.find(part).unwrap_or_else(|| panic!("no {part} in {said}"));
+        assert!(at("anabranch: none.onnx: ") < at("did you mean `heft`?"), "{said}");
+        assert!(output.status.code() == Some(2) && said.contains("2 of 2 models"), "{said}");
+    }
+}
+
+#[test]
+fn models_of_given_sizes_come_from_the_cache() {
+    let command = Anabranch::new();
+    let mlp = bundled("mlp.onnx");
+    for name in ["bench", "compare"] {
+        let measure = [&[name, &mlp, "--place", "cpu"], &QUICK[..]].concat();
+        command.refuses(&[&measure[..], &["--cache", "kept"]].concat(), &["batch", "--dim"]);
+        for told in ["wrote kept", "opened from kept"] {
+            let folder = format!("kept-{name}");
+            let output = command.run(&[&measure[..], &["--dim", "batch=2", "--cache", &folder]].concat());
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success() && said.contains(told), "{name}: no {told} in {said}");
+        }
+        let mut environment = Command::new(env!("CARGO_BIN_EXE_anabranch"));
+        environment.args(&measure).env("XDG_DATA_HOME", command.directory.path());
+        let output = environment.env("ANABRANCH_CACHE", command.path("other")).output().expect("it starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && said.contains("size 1 is assumed for batch"), "{name}: {said}");
+    }
+}
+
+#[test]
+fn both_commands_take_inputs_write_pages_and_read_each_others_results() {
+    let command = Anabranch::new();
+    let (mlp, given) = (bundled("mlp.onnx"), bundled("mlp.npz"));
+    let own = [&mlp, "--place", "heft", "--order", "pct,fifo", "--weights", "resident", "--input", &given];
+    let measure = |name: &'static str, more: &[&'static str]| [&[name][..], &own, &QUICK, more].concat();
+    let compared = command.json(&measure("compare", &["-o", "before.json", "--html", "compare.html"]));
+    assert!(compared["outcomes"].is_array() && compared["models"].is_null(), "its keys are those of a comparison");
+    let benched = command.json(&measure("bench", &["--compare-to", "before.json", "--html", "bench.html"]));
+    assert_eq!(benched["changes"]["missing"][0][1]["place"], "dynamic", "{benched}");
+    assert_eq!(benched["changes"]["changed"].as_array().map(Vec::len), Some(2), "{benched}");
+    for page in ["compare.html", "bench.html"] {
+        assert!(command.read(page).contains("heft/pct"), "{page}");
+    }
+    command.json(&measure("bench", &["-o", "after.json", "--refine", "1"]));
+    let text = command.text(&measure("compare", &["--compare-to", "after.json"]));
+    assert!(text.contains("since the earlier results") && text.contains("heft/fifo"), "{text}");
+    assert!(text.contains("dynamic: not measured before"), "{text}");
+    let changed = command.json(&measure("compare", &["--compare-to", "after.json"]));
+    assert!(changed["changes"]["changed"].is_array() && changed["format"] == "anabranch-bench", "{changed}");
+    let together = command.text(&[&["compare", &mlp, "--parallel", "2", "--place", "cpu"], &QUICK[..]].concat());
+    assert!(together.contains("runs of each configuration in turn by each of 2 callers at a time"), "{together}");
+    let timed = command.json(&["compare", &mlp, "--no-gpu", "--place", "cpu", "--duration", "0.05"]);
+    assert!(timed["outcomes"][0]["samples_ms"].as_array().is_some_and(|samples| !samples.is_empty()));
 }
 
 #[test]
@@ -127,7 +193,12 @@ fn times_bound_what_is_measured_and_nonsense_is_refused() {
         (&["--csv", "r.txt"], &["r.txt", ".csv"]),
         (&["-o", "none/such.json"], &["there is no directory none"]),
     ] {
-        command.refuses(&[&["bench", &mlp, "--no-gpu", "--repeat", "1"], more].concat(), parts);
+        for name in ["bench", "compare"] {
+            command.refuses(&[&[name, &mlp, "--no-gpu", "--repeat", "1"], more].concat(), parts);
+        }
+    }
+    for name in ["bench", "compare"] {
+        command.refuses(&[name, &mlp, &mlp, "--input", "x.npy"], &["--input", "one model", "folders of tests"]);
     }
     command.refuses(&["bench", &mlp, "--no-gpu", "--duration", "1e300"], &["less than a year"]);
     command.refuses(&["bench", &mlp, "--no-gpu", "--duration", "1", "--repeat", "2"], &["--duration", "--repeat"]);

@@ -7,7 +7,7 @@ mod page;
 
 pub use distinct::{Picture, distinct};
 pub use matrix::text as matrix_text;
-pub use names::{DEFINITIONS, Names, agreement, stream_name};
+pub use names::{DEFINITIONS, Names, agreement, by_callers, stream_name};
 pub use page::{page, page_after};
 
 use crate::report::{typed, utc};

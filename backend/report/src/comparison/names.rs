@@ -19,18 +19,15 @@ pub struct Names {
 impl Names {
     /// Returns names that distinguish the configurations of one comparison.
     pub fn of(comparison: &Comparison) -> Self {
-        let configurations = || {
-            comparison
-                .outcomes
-                .iter()
-                .map(|outcome| &outcome.configuration)
-                .filter(|configuration| configuration.order.is_some())
-        };
-        let first = configurations().next();
+        Self::among(comparison.outcomes.iter().map(|outcome| &outcome.configuration))
+    }
+
+    /// Returns names that distinguish these configurations.
+    pub fn among<'a>(configurations: impl Iterator<Item = &'a Configuration>) -> Self {
+        let planned: Vec<_> = configurations.filter(|configuration| configuration.order.is_some()).collect();
         Self {
-            orders: configurations().any(|configuration| first.is_some_and(|first| first.order != configuration.order)),
-            streams: configurations()
-                .any(|configuration| first.is_some_and(|first| first.stream != configuration.stream)),
+            orders: planned.iter().any(|configuration| configuration.order != planned[0].order),
+            streams: planned.iter().any(|configuration| configuration.stream != planned[0].stream),
         }
     }
 
@@ -59,6 +56,14 @@ pub fn stream_name(stream: StreamMode) -> &'static str {
         StreamMode::Off => "off",
         StreamMode::Auto => "auto",
         StreamMode::Always => "always",
+    }
+}
+
+/// Returns who made the runs, to continue a sentence on them; empty for a single caller.
+pub fn by_callers(comparison: &Comparison) -> String {
+    match comparison.callers.get() {
+        1 => String::new(),
+        callers => format!(" by each of {callers} callers at a time"),
     }
 }
 

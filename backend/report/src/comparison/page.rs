@@ -2,7 +2,7 @@
 //! first.
 
 use super::distinct::{Picture, differences, distinct};
-use super::names::{DEFINITIONS, Names, agreement};
+use super::names::{DEFINITIONS, Names, agreement, by_callers};
 use super::{Compared, matrix};
 use crate::chart::{self, Bar, BarChart, Format, Group, Lane, Panel, TimePanel, Timeline, html_table, section, titled};
 use crate::report::{RunLane, key};
@@ -56,8 +56,9 @@ fn parts(one: &Compared) -> Vec<String> {
     let names = &Names::of(comparison);
     let confidence = comparison.outcomes.iter().map(|outcome| outcome.measured_ms.confidence).fold(1.0, f64::min);
     let subtitle = format!(
-        "{} runs of each configuration in turn; whiskers: {:.0} % confidence interval of the median; configurations of one plan stand together",
+        "{} runs of each configuration in turn{}; whiskers: {:.0} % confidence interval of the median; configurations of one plan stand together",
         comparison.repeat,
+        by_callers(comparison),
         100.0 * confidence
     );
     let makespans = |outcome: &Outcome| [outcome.predicted_ms.map(Bar::exactly), Some(measured(outcome))];

@@ -3,6 +3,7 @@
 
 use super::results::ending;
 use anabranch::compare::{Comparison, Configuration, Outcome, Ratio};
+use anabranch_report::comparison::Names;
 use anabranch_report::table::Table;
 use anabranch_report::text::{digits, duration};
 use serde::{Deserialize, Serialize};
@@ -56,7 +57,7 @@ impl Changes {
         let slower: Vec<_> = self.changed.iter().filter(is_slower).collect();
         let worst = slower.iter().max_by(|a, b| a.times().total_cmp(&b.times()))?;
         let (count, all, times) = (slower.len(), self.changed.len(), worst.times());
-        let (model, configuration) = (&worst.model, &worst.configuration.place);
+        let (model, configuration) = (&worst.model, self.names().name(&worst.configuration));
         Some(format!(
             "{count} of {all} are slower by more than {percent} %, most {model} by {configuration}: {times:.3} times as long"
         ))
@@ -65,7 +66,7 @@ impl Changes {
     /// Describes why it is unknown whether a configuration became slower; `None` if all earlier results were compared.
     pub(super) fn untold(&self) -> Option<String> {
         if let Some((model, configuration)) = self.missing.first() {
-            let (count, place) = (self.missing.len(), &configuration.place);
+            let (count, place) = (self.missing.len(), self.names().name(configuration));
             return Some(format!(
                 "{count} of the earlier results have nothing to compare to, the first: {model} by {place}; models go by their \
                  paths as they are typed"
@@ -77,7 +78,14 @@ impl Changes {
             );
         }
         let few = self.changed.iter().find(|change| change.ratio.is_none())?;
-        Some(format!("{} by {}: {}", few.model, few.configuration.place, few.verdict()))
+        Some(format!("{} by {}: {}", few.model, self.names().name(&few.configuration), few.verdict()))
+    }
+
+    /// Returns names that distinguish all configurations.
+    fn names(&self) -> Names {
+        let changed = self.changed.iter().map(|change| &change.configuration);
+        let alone = self.missing.iter().chain(&self.new).map(|(_, configuration)| configuration);
+        Names::among(changed.chain(alone))
     }
 }
 
@@ -129,7 +137,7 @@ impl Change {
 
 impl fmt::Display for Changes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ms = |ms: f64| duration(ms * 1e-3);
+        let (ms, names) = (|ms: f64| duration(ms * 1e-3), self.names());
         let mut table = Table::new("model | configuration | >before | >now | >times | 95 % interval | change");
         for change in &self.changed {
             let figures = change
@@ -138,7 +146,7 @@ impl fmt::Display for Changes {
             let (times, within) = figures.unwrap_or_else(|| ("–".into(), "–".into()));
             table.row([
                 ending(&change.model, NAME),
-                change.configuration.place.clone(),
+                names.name(&change.configuration),
                 ms(change.before_ms),
                 ms(change.now_ms),
                 times,
@@ -150,7 +158,7 @@ impl fmt::Display for Changes {
         let mut told = |what: &str, configurations: &[(String, Configuration)]| {
             configurations
                 .iter()
-                .try_for_each(|(model, configuration)| writeln!(f, "{model}, {}: {what}", configuration.place))
+                .try_for_each(|(model, configuration)| writeln!(f, "{model}, {}: {what}", names.name(configuration)))
         };
         told("not measured this time", &self.missing)?;
         told("not measured before", &self.new)
@@ -160,6 +168,7 @@ impl fmt::Display for Changes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use anabranch::planning::Order;
 
     fn comparison(model: &str, configurations: &[(&str, f64)]) -> Comparison {
         let configuration = |place: &str| serde_json::json!({ "place": place, "order": "pct", "stream": "auto" });
@@ -198,6 +207,19 @@ mod tests {
         assert_eq!(Changes::between(&now, &before).slower(0.0), None, "faster is not slower");
         let text = changes.to_string();
         assert!(text.contains("10.0 % slower") && text.contains("a, cpu: not measured this time"), "{text}");
+    }
+
+    #[test]
+    fn configurations_of_one_place_are_told_apart() {
+        let before = [comparison("a", &[("heft", 1.0)])];
+        let mut now = before.clone();
+        let mut other = now[0].outcomes[0].clone();
+        other.configuration.order = Some(Order::Fifo);
+        now[0].outcomes.push(other);
+        let text = Changes::between(&before, &now).to_string();
+        assert!(text.contains("heft/pct") && text.contains("a, heft/fifo: not measured before"), "{text}");
+        let untold = Changes::between(&now, &before).untold();
+        assert!(untold.is_some_and(|untold| untold.contains("a by heft/fifo")));
     }
 
     #[test]

@@ -1,17 +1,12 @@
-//! Results of a bench: a file to keep, and a table.
+//! Results of measurements, as a file to compare with later.
 
 use super::changes::Changes;
 use crate::command::args::DeviceArgs;
 use crate::command::{CliError, read_file, version};
-use anabranch::compare::{Comparison, Outcome};
+use anabranch::compare::Comparison;
 use anabranch::device::detect;
 use anabranch::files::json_problem;
-use anabranch_report::comparison::{Names, agreement};
-use anabranch_report::run::busy;
-use anabranch_report::table::Table;
-use anabranch_report::text::{amount, duration, interval};
 use serde::{Deserialize, Serialize};
-use std::fmt::Write;
 use std::num::NonZeroU32;
 use std::path::Path;
 
@@ -21,10 +16,8 @@ const FORMAT: &str = "anabranch-bench";
 /// Version that this build writes and reads.
 const VERSION: u32 = 1;
 
-/// Most characters of a model's name in the table: the end of a path is more distinctive than its start.
-const NAME: usize = 24;
-
-/// Measurements, with their models, machine and program. Times in milliseconds, sizes in bytes.
+/// Measurements, with their models, machine and program. `bench` and `compare` write the same form. Times in
+/// milliseconds, sizes in bytes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Results {
     /// `anabranch-bench`.
@@ -64,8 +57,8 @@ impl Results {
         })
     }
 
-    /// Reads a file that was written by `-o`.
-    pub(super) fn read(path: &Path) -> Result<Self, CliError> {
+    /// Reads a file that was written by `-o`, whose models were measured with this number of callers.
+    pub(super) fn read(path: &Path, callers: NonZeroU32) -> Result<Self, CliError> {
         let refused = |problem: String| {
             CliError::in_file(
                 path,
@@ -73,24 +66,17 @@ impl Results {
             )
         };
         let results: Self = serde_json::from_slice(&read_file(path)?).map_err(|error| refused(json_problem(&error)))?;
-        let Self { format, version, .. } = &results;
-        match format == FORMAT && *version == VERSION {
-            true => Ok(results),
-            false => Err(refused(format!("`format` and `version` are `{format}` {version}"))),
+        let Self { format, version, models, .. } = &results;
+        if format != FORMAT || *version != VERSION {
+            return Err(refused(format!("`format` and `version` are `{format}` {version}")));
         }
-    }
-
-    /// Checks that results with this number of callers can be compared to these.
-    pub(super) fn check(&self, callers: NonZeroU32) -> Result<(), String> {
-        match self.models.iter().find(|model| model.callers != callers) {
-            None => Ok(()),
-            Some(other) => {
-                let (model, callers) = (&other.model, other.callers);
-                Err(format!(
-                    "`{model}` was measured with {callers} callers at a time; --parallel {callers} does the same"
-                ))
-            }
+        if let Some(Comparison { model, callers, .. }) = models.iter().find(|model| model.callers != callers) {
+            return Err(CliError::in_file(
+                path,
+                format!("`{model}` was measured with {callers} callers at a time; --parallel {callers} does the same"),
+            ));
         }
+        Ok(results)
     }
 
     /// Describes other differences from later results, for people to judge.
@@ -117,66 +103,10 @@ impl Results {
         };
         now.models.iter().filter_map(difference).collect()
     }
-
-    pub(super) fn text(&self) -> String {
-        let mut text = String::new();
-        if let Some(first) = self.models.first() {
-            let callers = match first.callers.get() {
-                1 => String::new(),
-                callers => format!(" by each of {callers} callers at a time"),
-            };
-            let warmup = first.warmup;
-            let _ = writeln!(
-                text,
-                "each configuration in turn, after {warmup} runs to warm up{callers}; intervals of medians\n"
-            );
-        }
-        let mut table = Table::new(
-            "model | configuration | >runs | >median | >interval | >p95 | >p99 | >runs/s | >× best | outputs",
-        );
-        for comparison in &self.models {
-            let (names, best) = (Names::of(comparison), comparison.best().map_or(0.0, |best| best.measured_ms.median));
-            for outcome in &comparison.outcomes {
-                table.row(row(comparison, outcome, &names, best));
-            }
-        }
-        let _ = write!(text, "{table}");
-        for comparison in &self.models {
-            let names = Names::of(comparison);
-            for (configuration, reason) in &comparison.failed {
-                let _ = writeln!(text, "{}, {}: {reason}", comparison.model, names.name(configuration));
-            }
-            if let Some(busy) = busy(&comparison.load) {
-                let _ = writeln!(text, "{}: {busy}", comparison.model);
-            }
-        }
-        if let Some(changes) = &self.changes {
-            let _ = write!(text, "\n{changes}");
-        }
-        text
-    }
-}
-
-fn row(comparison: &Comparison, outcome: &Outcome, names: &Names, best: f64) -> [String; 10] {
-    let (median, latencies) = (outcome.measured_ms, outcome.latencies_ms);
-    let ms = |ms: f64| duration(ms * 1e-3);
-    let same = outcome.same_plan_as.as_ref().map_or(String::new(), |other| format!(" = {other}"));
-    [
-        ending(&comparison.model, NAME),
-        names.name(&outcome.configuration) + &same,
-        outcome.samples_ms.len().to_string(),
-        ms(median.median),
-        interval(median.low * 1e-3, median.high * 1e-3),
-        ms(latencies.p95),
-        ms(latencies.p99),
-        amount(outcome.runs_per_second),
-        format!("{:.2}", median.median / best),
-        agreement(outcome).into(),
-    ]
 }
 
 /// Returns `text`, or its end if it is longer than `width` characters.
-pub(super) fn ending(text: &str, width: usize) -> String {
+pub(in crate::command) fn ending(text: &str, width: usize) -> String {
     match text.chars().count().checked_sub(width) {
         None | Some(0) => text.to_owned(),
         Some(over) => std::iter::once('…').chain(text.chars().skip(over + 1)).collect(),
