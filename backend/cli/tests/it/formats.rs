@@ -1,13 +1,19 @@
 //! Written files match their schemas, and the examples can be read.
 
 use crate::command::{Anabranch, bundled};
-use crate::schema::faults;
+use jsonschema::validator_for;
 use serde_json::{Value, json};
 use std::fs;
 
 /// Returns the schema of a format, as the command prints it.
 fn schema_of(command: &Anabranch, format: &str) -> Value {
     serde_json::from_str(&command.text(&["formats", format, "--schema"])).expect("a schema is JSON")
+}
+
+/// Returns the faults of a value, each with its position; empty if it matches the schema.
+fn faults(schema: &Value, value: &Value) -> Vec<String> {
+    let validator = validator_for(schema).expect("a valid schema");
+    validator.iter_errors(value).map(|error| format!("{}: {error}", error.instance_path())).collect()
 }
 
 /// Asserts that a file matches its format's schema, and that the schema rejects invalid files.

@@ -26,7 +26,6 @@ mod pipe;
 #[cfg(unix)]
 mod promises;
 mod report;
-mod schema;
 #[cfg(unix)]
 mod shared;
 #[cfg(target_os = "linux")]
