@@ -56,6 +56,7 @@ pub struct Sample {
 
 /// The history of one measured time, in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct History {
     /// Number of warm samples since the last change.
     pub count: u64,
@@ -67,8 +68,7 @@ pub struct History {
     pub min: f64,
     /// Time of the last sample, in seconds since 1970.
     pub measured_at: u64,
-    /// The last warm samples, the newest last; at most [`RECENT`]. They are fewer than `count` if only sums were
-    /// imported.
+    /// The last warm samples, the newest last; at most 16. They are fewer than `count` if only sums were imported.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub recent: Vec<f64>,
     /// Samples from right after a start.
@@ -81,6 +81,7 @@ pub struct History {
 
 /// Samples from right after starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cold {
     /// Number of samples.
     pub count: u64,

@@ -14,8 +14,10 @@ const SIZES: usize = 64;
 
 /// A directed link: its calibrated time `latency + bytes / rate`, and measured times of transfers by size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LinkCosts {
     /// Seconds before the first byte.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub latency: f64,
     /// Bytes per second.
     pub rate: f64,
@@ -27,8 +29,7 @@ pub struct LinkCosts {
     pub streamed: BTreeMap<u64, History>,
     /// Between CPU devices: extra time of a node that is the first of its device to read bytes just written by the
     /// other device, by bytes.
-    ///
-    /// The lines come from the other device's cache.
+    // The lines come from the other device's cache.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub reads: BTreeMap<u64, History>,
 }

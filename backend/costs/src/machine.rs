@@ -17,6 +17,7 @@ const VERSIONS: usize = 3;
 
 /// Measured costs of one machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MachineCosts {
     /// Costs of devices, by device key.
     #[serde(default)]
@@ -24,7 +25,7 @@ pub struct MachineCosts {
     /// Costs of links, by the keys of both ends, `from -> to`.
     #[serde(default)]
     pub links: BTreeMap<String, LinkCosts>,
-    /// Overhead of runs beyond their nodes and transfers, by the number of threads (see [`Self::run_key`]).
+    /// Overhead of runs beyond their nodes and transfers, by the number of threads, `N threads beside the caller's`.
     #[serde(default)]
     pub runs: BTreeMap<String, RunCosts>,
     /// Slowdown of a device while another device works, by the keys of both, `device beside other`.
@@ -37,13 +38,14 @@ pub struct MachineCosts {
 
 /// Measured costs of one device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DeviceCosts {
     /// Peak rates, if the device was calibrated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rates: Option<Rates>,
-    /// Times of nodes, by [`NodeSpec::key`].
+    /// Times of nodes, by the node's key: operation, types and shapes.
+    // Copies of a store share them, because there are many.
     #[serde(default)]
-    /// Copies of a store share them, because there are many.
     pub nodes: BTreeMap<String, Arc<NodeCosts>>,
     /// For GPUs: the host's time to encode a node.
     #[serde(default, skip_serializing_if = "History::is_empty")]
@@ -58,6 +60,7 @@ pub struct DeviceCosts {
 
 /// A device's rates as measured by calibration: the parameters of a roofline (Williams 2009).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Rates {
     /// Floating-point operations per second of a large matrix product.
     pub matmul_flops: f64,
@@ -68,11 +71,13 @@ pub struct Rates {
     /// Bytes read and written per second by an element-wise node on tensors larger than the caches.
     pub bandwidth: f64,
     /// Seconds of the smallest node.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub launch: f64,
 }
 
 /// Measured costs of one node on one device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NodeCosts {
     /// The op's name.
     #[serde(default)]
@@ -83,21 +88,20 @@ pub struct NodeCosts {
     /// Bytes read and written.
     #[serde(default)]
     pub bytes: f64,
-    /// Name of the family ([`NodeSpec::family`]); empty in a store of an older version, until the node is measured
-    /// again.
+    /// Name of the kernel class; empty in a store of an older version, until the node is measured again.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub family: String,
-    /// Amounts of the family.
+    /// Amounts of work of the kernel class.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub amounts: Vec<f64>,
-    /// Histories by the version of the measured kernels ([`anabranch_kernels::VERSION`]).
-    ///
-    /// Boxed, because a map node reserves space for several histories but nearly always holds one.
+    /// Histories by the version of the measured kernels.
+    // Boxed, because a map node reserves space for several histories but nearly always holds one.
     pub versions: BTreeMap<u32, Box<History>>,
 }
 
 /// Overhead of a run beyond its nodes and transfers, in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunCosts {
     /// Time from the call until the calling thread starts its first step.
     #[serde(default, skip_serializing_if = "History::is_empty")]
@@ -115,8 +119,9 @@ pub struct RunCosts {
 
 /// Slowdown of a device while another device works: the last ratios measured in runs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Slowdown {
-    /// Ratios, the newest last; at most [`RECENT`].
+    /// Ratios, the newest last; at most 16.
     pub recent: Vec<f64>,
 }
 

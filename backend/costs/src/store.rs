@@ -23,12 +23,14 @@ const MOST_BYTES: u64 = 256 << 20;
 /// The version of the file format that this build writes.
 pub const FORMAT_VERSION: u32 = 2;
 
-/// Measured costs by machine. Predictions use only the machine that [`CostStore::settle`] names.
+/// Measured costs by machine. Predictions use only the costs of the machine at hand.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CostStore {
-    /// Format of the file.
+    /// Version of the format.
+    #[cfg_attr(feature = "schema", schemars(extend("const" = FORMAT_VERSION)))]
     version: u32,
-    /// Costs by the machine's fingerprint.
+    /// Costs by the machine's fingerprint: processor, system, cores and memory.
     machines: Machines,
     /// Fingerprint of this machine.
     #[serde(skip)]

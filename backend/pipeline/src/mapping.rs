@@ -16,6 +16,7 @@ use std::path::Path;
 ///
 /// If there are none, each data set runs on all devices together, as in a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct StageMapping {
     /// The stages.
@@ -24,6 +25,7 @@ pub struct StageMapping {
 
 /// Devices and nodes of one stage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct StageDevices {
     /// The devices, each of which does the whole work of the stage for some of the data sets. Or one group of cores of

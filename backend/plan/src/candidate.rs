@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// A plan that the strategy `auto` considered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct CandidatePlan {
     /// Origin of its placement.

@@ -19,14 +19,19 @@ use std::collections::{BTreeMap, BTreeSet};
 const VERSION: u32 = 1;
 
 /// A plan as readable data.
+///
+/// A file that is read back decides the device of each node, the blocks, and the bytes of weights that stay on a GPU.
+/// It also decides the order of each device if the order still fits. All else is for information, and is made again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PlanFile {
     /// Version of the format.
+    #[cfg_attr(feature = "schema", schemars(extend("const" = VERSION)))]
     version: u32,
     /// The strategy that placed the nodes.
     #[serde(default)]
     strategy: String,
-    /// Nodes with their devices.
+    /// Nodes with their devices: each node of the model once.
     nodes: Vec<NodeEntry>,
     /// Devices, each with its nodes in the order in which they run.
     #[serde(default)]
@@ -49,24 +54,36 @@ pub struct PlanFile {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct NodeEntry {
+    /// Name in the lowered model.
     node: String,
+    /// Device that runs it.
     device: String,
+    /// Reason for this device, as the strategy gives it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     reason: String,
+    /// Predicted start in microseconds.
     #[serde(default)]
     start_us: f64,
+    /// Predicted end in microseconds.
     #[serde(default)]
     end_us: f64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct BlockEntry {
+    /// Name of the block.
     block: String,
+    /// Device that runs it.
     device: String,
+    /// Nodes that are computed together.
     members: Vec<String>,
+    /// Rows in total.
     #[serde(default)]
     rows: usize,
+    /// Rows per chunk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     chunk_rows: Option<usize>,
 }
@@ -83,32 +100,47 @@ pub struct ListedBlock {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct DeviceEntry {
+    /// Name of the device.
     device: String,
+    /// Kind of the device.
     #[serde(default)]
     kind: Option<DeviceKind>,
+    /// Bytes that it may hold.
     #[serde(default)]
     limit_bytes: Option<u64>,
+    /// Most bytes that the plan needs there.
     #[serde(default)]
     peak_bytes: u64,
+    /// Bytes that stay there between runs.
     #[serde(default)]
     resident_bytes: u64,
     /// Bytes of weights that stay there between runs; the others are sent in each run. Without this field, all stay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     staying_bytes: Option<u64>,
+    /// Its nodes, in the order in which they run.
     #[serde(default)]
     order: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct TransferEntry {
+    /// Value that is transferred.
     value: String,
+    /// Sending device.
     from: String,
+    /// Receiving device.
     to: String,
+    /// Size in bytes.
     bytes: u64,
+    /// Kind of the transfer: `shared`, `copied` or `streamed`.
     route: String,
+    /// Bytes per chunk of a stream.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     chunk_bytes: Option<u64>,
+    /// Number of chunks of a stream.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     chunks: Option<usize>,
 }

@@ -33,13 +33,16 @@ const VERSION: u32 = 1;
 /// Most devices of a platform: a plan looks at the links of all pairs.
 const MOST_DEVICES: usize = 256;
 
-/// Content of a platform file.
+/// Devices and links to plan for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PlatformFile {
     /// Format name, `anabranch-platform`.
+    #[cfg_attr(feature = "schema", schemars(extend("const" = FORMAT)))]
     pub format: String,
     /// Format version, 1.
+    #[cfg_attr(feature = "schema", schemars(extend("const" = VERSION)))]
     pub version: u32,
     /// Whether the file describes only differences from the present machine; else it describes everything.
     #[serde(default)]
@@ -56,6 +59,7 @@ pub struct PlatformFile {
 
 /// A device of a platform file. Omitted fields come from the present device of the same name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct DeviceEntry {
     /// Name in plans and on the command line.
@@ -66,12 +70,14 @@ pub struct DeviceEntry {
     /// Bytes that the device may hold: a number, or a text such as `4 GiB`. If omitted for a new device, memory is
     /// unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "size")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<size::Size>"))]
     pub memory: Option<u64>,
     /// Key in the cost store of the device whose measured times this device has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// Factor of all times: 0.5 is twice as fast.
+    /// Factor of all times: 0.5 is twice as fast (default: 1).
     #[serde(default = "one", skip_serializing_if = "is_one")]
+    #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub times: f64,
     /// Roofline of the device, for devices without measurements, or to replace measurements.
     ///
@@ -83,6 +89,7 @@ pub struct DeviceEntry {
 
 /// A directed link of a platform file: a transfer of `n` bytes takes `latency + n / rate` seconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct LinkEntry {
     /// Sending device.
@@ -91,6 +98,7 @@ pub struct LinkEntry {
     pub to: String,
     /// Seconds before the first byte.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub latency: Option<f64>,
     /// Bytes per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -305,10 +313,14 @@ fn is_one(times: &f64) -> bool {
 mod size {
     use super::{Deserialize, Deserializer, Serializer, format_bytes, parse_bytes};
 
+    /// A size in bytes.
     #[derive(Deserialize)]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
     #[serde(untagged)]
-    enum Size {
+    pub(super) enum Size {
+        /// Number of bytes.
         Bytes(u64),
+        /// Text with a unit, such as `4 GiB`.
         Text(String),
     }
 

@@ -16,8 +16,9 @@ use crate::platform::{DeviceId, DeviceKinds};
 use colocation::Units;
 use serde::{Deserialize, Serialize};
 
-/// Position of a task in its [`TaskGraph`].
+/// Position of a task in its graph, from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TaskId(pub u32);
 
 /// Position of a datum in its [`TaskGraph`].
@@ -34,21 +35,23 @@ id!(UnitId, "unit");
 
 /// One task, with the constraints on its device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Task {
     /// Name of the task; need not be unique.
     pub name: String,
-    /// Kinds of devices that may run it.
+    /// Kinds of devices that may run it (default: all).
     #[serde(default, skip_serializing_if = "is_default")]
     pub allowed: DeviceKinds,
     /// The one device that must run it, if any.
     #[serde(skip_serializing_if = "is_default")]
     pub pinned: Option<DeviceId>,
-    /// Bytes that always stay on the task's device, in addition to its data.
+    /// Bytes that always stay on the task's device, in addition to its data (default: 0).
     #[serde(default, skip_serializing_if = "is_default")]
     pub memory: u64,
-    /// Number of operations; read only by models that count operations.
+    /// Number of operations, for times that are operations over speed (default: 0).
     #[serde(default, skip_serializing_if = "is_default")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub operations: f64,
 }
 

@@ -4,14 +4,16 @@ use crate::ids::id;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Position of a device in its [`Platform`].
+/// Position of a device in its platform, from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DeviceId(pub u32);
 
 id!(DeviceId, "device");
 
 /// Kind of hardware of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum DeviceKind {
     /// Cores of a processor.
@@ -37,6 +39,7 @@ impl fmt::Display for DeviceKind {
 
 /// Set of device kinds on which a task may run (default: all). In JSON it is a list of kinds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(from = "Vec<DeviceKind>", into = "Vec<DeviceKind>")]
 pub struct DeviceKinds(u8);
 
@@ -114,17 +117,19 @@ impl fmt::Display for DeviceKinds {
 
 /// One device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Device {
     /// Name of the device.
     pub name: String,
     /// Kind of the device.
     pub kind: DeviceKind,
-    /// Capacity in bytes; `None` means no limit.
+    /// Capacity in bytes (default: no limit).
     #[serde(default)]
     pub memory: Option<u64>,
-    /// Operations per time unit, greater than zero. Only models that divide operations by speed read it.
+    /// Operations per time unit, greater than zero (default: 1). Only times that are operations over speed need it.
     #[serde(default = "one")]
+    #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub speed: f64,
 }
 

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 /// Rule that decides which bytes count against a device's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum MemoryRule {
     /// The resident memory, outputs and inputs of each task (`size_est` of Laich 2017, Table 2.2).

@@ -114,6 +114,12 @@ pub fn parse(name: &str, bytes: &[u8]) -> Result<Loaded, Refusal> {
     }
 }
 
+/// Returns the JSON Schema of a document.
+#[cfg(feature = "schema")]
+pub fn schema() -> schemars::Schema {
+    schemars::schema_for!(Document)
+}
+
 fn read_problem(
     name: String,
     graph: TaskGraph,

@@ -59,6 +59,9 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+const FORMAT: &str = "anabranch-pipeline";
+const VERSION: u32 = 1;
+
 /// Contents of a file. They are not verified: [`Problem::new`](super::Problem::new) does that.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Document {
@@ -97,48 +100,80 @@ pub fn parse(name: &str, bytes: &[u8], link: Link) -> Result<Document, FormatErr
     parsed.map_err(|refusal| FormatError::new(name, refusal))
 }
 
+/// A chain of stages, and the processors that it is mapped to.
 #[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct File {
+    /// Name of the format.
+    #[cfg_attr(feature = "schema", schemars(extend("const" = FORMAT)))]
     format: String,
+    /// Version of the format.
+    #[cfg_attr(feature = "schema", schemars(extend("const" = VERSION)))]
     version: u32,
+    /// Name of the pipeline (default: the name of the file).
     name: Option<String>,
+    /// The stages, in the order in which each data set passes them.
     stages: Vec<StageEntry>,
+    /// Bytes into the first stage, between stages, and out of the last stage: one number more than stages.
+    #[cfg_attr(feature = "schema", schemars(inner(range(min = 0))))]
     data: Vec<f64>,
+    /// The processors.
     processors: Vec<ProcessorEntry>,
+    /// All links. Without this member, transfers take no time.
     #[serde(default)]
     link: LinkEntry,
+    /// Links that differ from `link`.
     #[serde(default)]
     links: Vec<PairEntry>,
+    /// Memories with a limit.
     #[serde(default)]
     memories: Vec<MemoryEntry>,
+    /// Processors of one memory that can share a data set, which they receive as a whole. Without teams, any processors
+    /// can share, and each receives its part.
     #[serde(default)]
     teams: Vec<Vec<String>>,
+    /// Mappings that are allowed (default: one-port communication, replication, nothing data-parallel).
     #[serde(default)]
     rules: Rules,
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct StageEntry {
+    /// Name of the stage (default: its number).
     name: Option<String>,
+    /// Operations per data set. A processor takes this number divided by its speed, in seconds. Required without
+    /// `times`.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     work: Option<f64>,
+    /// Seconds per data set on each processor; null if the stage cannot run there.
     times: Option<Vec<Option<f64>>>,
+    /// Number of processors that can work on the stage (default: replicable).
     #[serde(default)]
     kind: StageKind,
+    /// Share of its time that processors which share a data set do not divide (default: 0).
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     serial: f64,
+    /// Bytes that stay on each of its processors (default: 0).
     #[serde(default)]
     weights: u64,
+    /// Bytes that each of its processors needs while it runs (default: 0).
     #[serde(default)]
     activations: u64,
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct ProcessorEntry {
+    /// Name of the processor; unique, and not `outside`.
     name: String,
+    /// Operations per second (default: 1).
     #[serde(default = "one")]
+    #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     speed: f64,
 }
 
@@ -147,38 +182,59 @@ fn one() -> f64 {
 }
 
 #[derive(Deserialize, Default, Clone, Copy)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct LinkEntry {
+    /// Seconds before the first byte arrives (default: 0).
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     latency: f64,
+    /// Bytes per second; null is no limit (default: no limit).
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     bandwidth: Option<f64>,
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct PairEntry {
+    /// Sending processor, or `outside`, where data sets come from.
     from: String,
+    /// Receiving processor, or `outside`, where results go.
     to: String,
+    /// Seconds before the first byte arrives (default: 0).
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     latency: f64,
+    /// Bytes per second; null is no limit (default: no limit).
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     bandwidth: Option<f64>,
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct MemoryEntry {
+    /// Bytes that it holds.
     bytes: u64,
+    /// Processors that work in it.
     processors: Vec<String>,
+}
+
+/// Returns the JSON Schema of a JSON file.
+#[cfg(feature = "schema")]
+pub fn schema() -> schemars::Schema {
+    schemars::schema_for!(File)
 }
 
 fn parse_json(stem: &str, bytes: &[u8]) -> Result<Document, Refusal> {
     let file: File = serde_json::from_slice(bytes)?;
-    if file.format != "anabranch-pipeline" {
+    if file.format != FORMAT {
         return Err(Refusal::Unrecognised("`format` is not anabranch-pipeline"));
     }
-    if file.version != 1 {
+    if file.version != VERSION {
         return Err(Refusal::Version { found: file.version.to_string(), known: "1" });
     }
     check_counts(file.stages.len(), file.processors.len())?;

@@ -7,6 +7,7 @@ use std::ops::Range;
 
 /// Activities of a processor that can overlap in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Communication {
     /// One at a time: receive, compute or send (the paper's model).
@@ -29,6 +30,7 @@ impl Communication {
 
 /// Extent to which stages that can be data-parallel may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Parallel {
     /// Nothing.
@@ -42,6 +44,7 @@ pub enum Parallel {
 
 /// Set of mappings that are allowed, and the model of communication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Rules {
     /// Activities of a processor that can overlap in time.
     pub communication: Communication,

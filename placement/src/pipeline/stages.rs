@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Number of processors that can work on one stage (Benoit and Robert, *stage types*).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum StageKind {
     /// One processor: an input may depend on the state that the input before it left behind.
