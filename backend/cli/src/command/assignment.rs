@@ -4,12 +4,18 @@ use super::{CliError, read_file, write_file};
 use anabranch_placement::format::LoadedProblem;
 use anabranch_placement::graph::TaskId;
 use anabranch_placement::platform::DeviceId;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// A device, by its number or by its name.
-#[derive(Deserialize, Debug)]
+/// The device of each task. A key is the number of a task in the graph's file, or its position from 0 if that file has
+/// no numbers. A key may also be the name of a task if no other task has it.
+#[derive(Deserialize, Debug, JsonSchema)]
+pub(super) struct Assignment(BTreeMap<String, DeviceName>);
+
+/// A device, by its position from 0 or by its name.
+#[derive(Deserialize, Debug, JsonSchema)]
 #[serde(untagged)]
 enum DeviceName {
     Number(u32),
@@ -17,13 +23,10 @@ enum DeviceName {
 }
 
 /// Reads the device of every task.
-///
-/// The file names a task by the number in the graph's file, or by its position from 0 if that file has no numbers. It
-/// may also use the task's name if no other task has it.
 pub(super) fn read(path: &Path, problem: &LoadedProblem) -> Result<Vec<DeviceId>, CliError> {
     let refuse = |message: String| CliError::input(format!("{}: {message}", path.display()));
     let text = read_file(path)?;
-    let map: BTreeMap<String, DeviceName> = serde_json::from_slice(&text).map_err(|error| {
+    let Assignment(map) = serde_json::from_slice(&text).map_err(|error| {
         refuse(format!("{error}; an assignment is a JSON object from task ids to device ids, such as {{\"0\": 3}}"))
     })?;
     let count = problem.graph.task_count();

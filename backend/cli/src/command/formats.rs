@@ -1,10 +1,20 @@
 //! `anabranch formats`: the files that commands exchange, each with an example and a schema.
 
-use super::{CliError, Output, write_file};
-use anabranch::did_you_mean;
+use super::assignment::Assignment;
+use super::schedule_file::ScheduleFile;
+use super::{CliError, Output, pretty, write_file};
+use anabranch::pipeline::StageMapping;
+use anabranch::plan_file::PlanFile;
+use anabranch::{CostStore, PlatformFile, did_you_mean};
+use anabranch_placement::format::json;
+use anabranch_placement::pipeline::document;
 use anabranch_report::table::Table;
 use clap::Args;
+use schemars::generate::SchemaSettings;
+use schemars::transform::{RecursiveTransform, Transform};
+use schemars::{Schema, schema_for};
 use serde::Serialize;
+use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -41,10 +51,17 @@ struct Format {
     written_by: &'static str,
     read_by: &'static str,
     example: &'static str,
-    schema: &'static str,
 }
 
-/// Makes a format whose files are in `formats/`.
+/// A format with its schema.
+#[derive(Serialize)]
+struct WithSchema {
+    #[serde(flatten)]
+    format: Format,
+    schema: String,
+}
+
+/// Makes a format whose example is in `formats/`.
 macro_rules! entry {
     ($name:literal, $file:literal, $holds:literal, $written:literal, $read:literal) => {
         Format {
@@ -54,7 +71,6 @@ macro_rules! entry {
             written_by: $written,
             read_by: $read,
             example: include_str!(concat!("../formats/", $file)),
-            schema: include_str!(concat!("../formats/", $name, ".schema.json")),
         }
     };
 }
@@ -94,23 +110,78 @@ impl FormatsCommand {
         match (&self.write, named) {
             (Some(directory), named) => {
                 fs::create_dir_all(directory).map_err(|error| CliError::in_file(directory, error))?;
-                let wanted = FORMATS.iter().filter(|format| named.is_none_or(|named| named.name == format.name));
-                let files: Vec<_> = wanted.flat_map(|format| format.files(directory)).collect();
+                let wanted = named.map_or(&FORMATS[..], std::slice::from_ref);
+                let files =
+                    wanted.iter().map(|format| format.files(directory)).collect::<Result<Vec<_>, _>>()?.concat();
                 files.iter().try_for_each(|(path, content)| keep(path, content))?;
                 files.iter().try_for_each(|(path, content)| write_file(path, content))
             }
-            (None, Some(format)) if self.schema => output.text(format.schema),
-            (None, Some(format)) => output.text_or_json(|| described(format), format),
-            (None, None) => output.text_or_json(listed, &FORMATS),
+            (None, Some(format)) if self.schema => output.text(&format.schema()?),
+            (None, Some(format)) => output.text_or_json(|| described(format), &format.with_schema()?),
+            (None, None) => {
+                let formats = FORMATS.iter().map(Format::with_schema).collect::<Result<Vec<_>, _>>()?;
+                output.text_or_json(listed, &formats)
+            }
         }
     }
 }
 
 impl Format {
+    /// Returns the schema of the type that reads or writes the files. CSV files and events, which have no type, have a
+    /// schema in `formats/`.
+    fn schema(&self) -> Result<String, CliError> {
+        let schema = match self.name {
+            "plan" => schema_for!(PlanFile),
+            "platform" => schema_for!(PlatformFile),
+            "problem" => json::schema(),
+            "graph" => return Ok(include_str!("../formats/graph.schema.json").into()),
+            "devices" => return Ok(include_str!("../formats/devices.schema.json").into()),
+            "assignment" => schema_for!(Assignment),
+            // No command reads a schedule.
+            "schedule" => {
+                SchemaSettings::default().for_serialize().into_generator().into_root_schema_for::<ScheduleFile>()
+            }
+            "schedule-csv" => return Ok(include_str!("../formats/schedule-csv.schema.json").into()),
+            "events" => return Ok(include_str!("../formats/events.schema.json").into()),
+            "pipeline" => document::schema(),
+            "pipeline-csv" => return Ok(include_str!("../formats/pipeline-csv.schema.json").into()),
+            "stages" => schema_for!(StageMapping),
+            "costs" => schema_for!(CostStore),
+            other => unreachable!("{other} is not in the list of formats"),
+        };
+        pretty(&self.titled(schema))
+    }
+
+    /// Adds what the list says about the format to its schema.
+    fn titled(&self, mut schema: Schema) -> Schema {
+        RecursiveTransform(join_lines).transform(&mut schema);
+        let Self { name, holds, written_by, read_by, .. } = self;
+        let mut description = schema.get("description").and_then(Value::as_str).unwrap_or_default().to_owned();
+        for (what, commands) in [("Written by", written_by), ("Read by", read_by)] {
+            if *commands != "—" {
+                description += &format!(" {what}: {commands}.");
+            }
+        }
+        schema.insert("title".into(), format!("{name}: {holds}").into());
+        schema.insert("description".into(), description.into());
+        schema
+    }
+
+    fn with_schema(&self) -> Result<WithSchema, CliError> {
+        Ok(WithSchema { format: *self, schema: self.schema()? })
+    }
+
     /// Returns the example and the schema as files of a directory.
-    fn files(&self, directory: &Path) -> [(PathBuf, &'static str); 2] {
+    fn files(&self, directory: &Path) -> Result<[(PathBuf, String); 2], CliError> {
         let schema = directory.join(format!("{}.schema.json", self.name));
-        [(directory.join(self.file), self.example), (schema, self.schema)]
+        Ok([(directory.join(self.file), self.example.into()), (schema, self.schema()?)])
+    }
+}
+
+/// Joins the lines of a description, which is a comment in the source.
+fn join_lines(schema: &mut Schema) {
+    if let Some(Value::String(text)) = schema.get_mut("description") {
+        *text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     }
 }
 
@@ -151,12 +222,25 @@ fn described(format: &Format) -> String {
 mod tests {
     use super::*;
 
+    /// Returns the members of all objects that have no description, or a description with marks of rustdoc.
+    fn undescribed(schema: &Value) -> Vec<&str> {
+        let is_plain = |text: &str| !text.contains("[`") && !text.contains("::");
+        let members = schema["properties"].as_object().into_iter().flatten();
+        let lacking = members.filter(|(_, member)| !member["description"].as_str().is_some_and(is_plain));
+        let mut names: Vec<_> = lacking.map(|(name, _)| name.as_str()).collect();
+        let inner = schema.as_object().into_iter().flat_map(|members| members.values());
+        let inner = inner.chain(schema.as_array().into_iter().flatten());
+        inner.for_each(|schema| names.extend(undescribed(schema)));
+        names
+    }
+
     #[test]
-    fn every_format_is_found_and_its_schema_is_json() {
+    fn every_format_is_found_and_its_schema_describes_all_members() {
         for format in &FORMATS {
             assert_eq!(find(format.name).expect("it is there").file, format.file);
-            let schema: serde_json::Value = serde_json::from_str(format.schema).expect(format.name);
+            let schema: Value = serde_json::from_str(&format.schema().expect("a schema")).expect(format.name);
             assert!(schema["title"].is_string() && !format.example.is_empty(), "{}", format.name);
+            assert_eq!(undescribed(&schema), Vec::<&str>::new(), "{}", format.name);
         }
         let error = find("plam").expect_err("there is none").to_string();
         assert!(error.contains("did you mean `plan`?") && error.contains("schedule-csv"), "{error}");

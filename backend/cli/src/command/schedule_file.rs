@@ -6,9 +6,13 @@ use anabranch_report::tensors::ending;
 use anabranch_report::trace::{Group, Slice, Trace, Track};
 use anabranch_report::trial::nanoseconds;
 use clap::Args;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+
+const FORMAT: &str = "anabranch-schedule";
+const VERSION: u32 = 1;
 
 /// Options of the schedule's files.
 #[derive(Args, Clone, Debug, Default)]
@@ -25,36 +29,51 @@ pub(super) struct ScheduleArgs {
 }
 
 /// A schedule. Times are in its unit, since its start.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct ScheduleFile {
+    /// Name of the format.
+    #[schemars(extend("const" = FORMAT))]
     format: &'static str,
+    /// Version of the format.
+    #[schemars(extend("const" = VERSION))]
     version: u32,
-    /// `s` for seconds; `None` if the unit is unknown.
+    /// Unit of all times, such as `s`; null if it is unknown.
     time_unit: Option<String>,
+    /// End of the last task.
     makespan: f64,
     /// Tasks in the order of the graph.
     tasks: Vec<TaskRow>,
+    /// Transfers between devices.
     transfers: Vec<TransferRow>,
 }
 
 /// Run of a task on its device.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct TaskRow {
+    /// Name of the task.
     pub(super) task: String,
+    /// Device that runs it.
     pub(super) device: String,
+    /// Start of the task.
     pub(super) start: f64,
+    /// End of the task.
     pub(super) finish: f64,
 }
 
 /// A transfer of data.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct TransferRow {
     /// Name of the data, or of the task that makes them.
     pub(super) data: String,
+    /// Sending device.
     pub(super) from: String,
+    /// Receiving device.
     pub(super) to: String,
+    /// Size in bytes.
     pub(super) bytes: u64,
+    /// Time when it starts to use the link.
     pub(super) start: f64,
+    /// Time when all of it has arrived.
     pub(super) finish: f64,
 }
 
@@ -87,7 +106,7 @@ impl ScheduleFile {
         tasks: Vec<TaskRow>,
         transfers: Vec<TransferRow>,
     ) -> Self {
-        Self { format: "anabranch-schedule", version: 1, time_unit, makespan, tasks, transfers }
+        Self { format: FORMAT, version: VERSION, time_unit, makespan, tasks, transfers }
     }
 
     fn write_csv(&self, file: &mut dyn std::io::Write) -> std::io::Result<()> {
