@@ -100,7 +100,9 @@ impl<'a> Lowering<'a> {
         }
         let wanted = operator.output_count().saturating_sub(carried.len());
         if pass == 0 && wanted > 0 {
-            return Ok(Err(Fault::unsupported("what it would have collected in no pass has no shape")));
+            return Ok(Err(Fault::unsupported(
+                "the loop makes no pass, so the shape of a collected output is unknown",
+            )));
         }
         for views in collected {
             carried.push(sound!(self.stacked(&views, 0, false)));
@@ -112,7 +114,7 @@ impl<'a> Lowering<'a> {
     /// a slice.
     fn scanned(&mut self, node: &'a Node, operator: &Operator<'a>) -> Lowered {
         if operator.opset < 9 {
-            return Ok(Err(Fault::unsupported("its version of before 9")));
+            return Ok(Err(Fault::unsupported("its versions before 9")));
         }
         let graph = sound!(node.graph("body"));
         let count = sound!(operator.size("num_scan_inputs", 1, 0));
@@ -130,14 +132,16 @@ impl<'a> Lowering<'a> {
             let axis = sound!(axis_of(sound!(list("scan_input_axes", index)), view.rank()));
             let backwards = sound!(list("scan_input_directions", index)) == 1;
             if passes.is_some_and(|passes| passes != view.dims()[axis]) {
-                return Ok(Err(Fault::invalid("what is scanned differs in length")));
+                return Ok(Err(Fault::invalid("the scanned inputs differ in length")));
             }
             passes = Some(view.dims()[axis]);
             scans.push((view, axis, backwards));
         }
         let passes = passes.unwrap_or(0);
         if passes == 0 {
-            return Ok(Err(Fault::unsupported("what it would have collected in no pass has no shape")));
+            return Ok(Err(Fault::unsupported(
+                "the loop makes no pass, so the shape of a collected output is unknown",
+            )));
         }
         let mut carried: Vec<View> = sound!((0..states).map(|index| operator.input(index).cloned()).collect());
         let mut collected: Vec<Vec<View>> = Vec::new();
@@ -186,7 +190,7 @@ impl<'a> Lowering<'a> {
     pub(super) fn graph(&mut self, graph: &'a Subgraph, inputs: Vec<View>) -> Lowered {
         if graph.inputs.len() != inputs.len() {
             let (wanted, given) = (graph.inputs.len(), inputs.len());
-            return Ok(Err(Fault::invalid(format!("its graph has {wanted} inputs, and is given {given}"))));
+            return Ok(Err(Fault::invalid(format!("its graph has {wanted} inputs, but receives {given}"))));
         }
         self.passes += 1;
         if self.passes > MOST_PASSES {
@@ -209,7 +213,7 @@ impl<'a> Lowering<'a> {
         let output = |output: &crate::import::Output| match self.slot(output.value) {
             Slot::Made(view) => Ok(view),
             Slot::Lost => Err(Fault::unsupported("operators of its graph are not supported")),
-            Slot::Empty => Err(Fault::invalid("an output of its graph is made by no node")),
+            Slot::Empty => Err(Fault::invalid("no node produces an output of its graph")),
         };
         Ok(graph.outputs.iter().map(output).collect())
     }

@@ -53,8 +53,8 @@ impl<'a> Lowering<'a> {
         let spec = view.spec.clone();
         Ok(self.graph(graph, vec![view])?.and_then(|views| match &views[..] {
             [made] if made.spec == spec => Ok(made.clone()),
-            [made] => Err(Fault::invalid(format!("its {name} makes {} of {spec}", made.spec))),
-            _ => Err(Fault::invalid(format!("its {name} has {} outputs, not one", views.len()))),
+            [made] => Err(Fault::invalid(format!("its {name} returns {} for {spec}", made.spec))),
+            _ => Err(Fault::invalid(format!("its {name} has {} outputs, but must have one", views.len()))),
         }))
     }
 }
@@ -65,7 +65,7 @@ impl Heads {
         let (q, k, v) = (operator.input(0)?, operator.typed(1, dtype)?, operator.typed(2, dtype)?);
         let wrong = || {
             let (q, k, v) = (q.shape(), k.shape(), v.shape());
-            Fault::invalid(format!("queries of {q}, keys of {k} and values of {v} do not go together"))
+            Fault::invalid(format!("queries of {q}, keys of {k} and values of {v} do not match"))
         };
         let (&[batch, heads, length, depth], &[_, key_heads, total, _]) = (q.dims(), k.dims()) else {
             return Err(wrong());
