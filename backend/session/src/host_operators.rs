@@ -108,11 +108,11 @@ impl Body<'_, '_> {
     fn mapped(&mut self, inputs: &[Option<Item>]) -> Result<Vec<Item>, Wrong> {
         let inputs = given(inputs, 0)?;
         let Some(Item::Sequence(first)) = inputs.first() else {
-            return Err(Fault::invalid("input 0 is no sequence; its graph is run for the elements of one").into());
+            return Err(Fault::invalid("input 0 is not a sequence; its graph runs once per element").into());
         };
         let lengths = inputs.iter().map(|item| if let Item::Sequence(list) = item { list.len() } else { first.len() });
         if let Some((index, length)) = lengths.enumerate().find(|(_, length)| *length != first.len()) {
-            let text = format!("input {index} is a sequence of {length} tensors, and input 0 one of {}", first.len());
+            let text = format!("input {index} is a sequence of {length} tensors, but input 0 has {}", first.len());
             return Err(Fault::invalid(text).into());
         }
         let mut made = vec![Vec::new(); self.node.graph("body")?.outputs.len()];
@@ -124,9 +124,11 @@ impl Body<'_, '_> {
             let outputs = self.graph("body", inputs.iter().map(item).collect())?;
             for (list, item) in made.iter_mut().zip(outputs) {
                 let Item::Tensor(tensor) = item else {
-                    return Err(
-                        Fault::invalid(format!("its graph makes {}; it must make tensors", item.about())).into()
-                    );
+                    return Err(Fault::invalid(format!(
+                        "its graph produces {}; it must produce tensors",
+                        item.about()
+                    ))
+                    .into());
                 };
                 bytes = bytes.saturating_add(Item::Tensor(tensor.clone()).bytes());
                 list.push(tensor);
@@ -172,7 +174,7 @@ impl Body<'_, '_> {
     /// slice.
     fn scanned(&mut self, inputs: &[Option<Item>]) -> Result<Vec<Item>, Wrong> {
         if self.node.version < 9 {
-            return Err(Fault::unsupported("its version of before 9").into());
+            return Err(Fault::unsupported("its versions before 9").into());
         }
         let count = self.node.int("num_scan_inputs")?.and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
         let states = inputs.len().checked_sub(count).filter(|_| count > 0);
@@ -187,7 +189,7 @@ impl Body<'_, '_> {
         }
         let passes = scans.first().map_or(0, |(tensor, axis, _)| tensor.shape().dims()[*axis]);
         if scans.iter().any(|(tensor, axis, _)| tensor.shape().dims()[*axis] != passes) {
-            return Err(Fault::invalid("what is scanned differs in length").into());
+            return Err(Fault::invalid("the scanned inputs differ in length").into());
         }
         let mut collected = Collected::default();
         for pass in 0..passes {
@@ -229,7 +231,7 @@ impl Body<'_, '_> {
         let graph = self.node.graph(name)?;
         if graph.inputs.len() != items.len() {
             let (wanted, given) = (graph.inputs.len(), items.len());
-            return Err(Fault::invalid(format!("its graph has {wanted} inputs, and is given {given}")).into());
+            return Err(Fault::invalid(format!("its graph has {wanted} inputs, but receives {given}")).into());
         }
         let captured = graph.captured.iter().filter_map(|value| Some((*value, self.values.get(value)?.clone())));
         let values: Values = captured.chain(graph.inputs.iter().copied().zip(items)).collect();
@@ -286,7 +288,8 @@ impl Collected {
 fn nothing(output: &Output, axis: i64) -> Result<Item, Fault> {
     let (Some(dtype), Some(dims)) = (output.dtype, &output.dims) else {
         let name = &output.name;
-        let text = format!("no pass was made, and the graph does not declare type and shape of its output `{name}`");
+        let text =
+            format!("the loop made no pass, and the graph does not declare the type and shape of its output `{name}`");
         return Err(Fault::unsupported(text));
     };
     let size = |dim: &Dim| if let Dim::Known(size) = dim { *size } else { 0 };

@@ -135,7 +135,7 @@ impl Cache {
             return passed(session, inputs, error.to_string());
         }
         if key(&inputs)? != before {
-            return passed(session, inputs, "it was changed while it was opened".into());
+            return passed(session, inputs, "the model changed while it was opened".into());
         }
         let file = self.place(&before, &session, &inputs);
         if let Err(error) = private::make(&self.folder) {
@@ -160,8 +160,8 @@ impl Cache {
     fn never(&self, model: &Path, options: &SessionOptions) -> Option<CacheOutcome> {
         let passed = |why: &str| Some(CacheOutcome::Passed(why.into()));
         match &options.strategy {
-            _ if is_compiled(model) => passed("it is a compiled model already"),
-            Strategy::PlanFile(_) => passed("its plan file may say something else next time"),
+            _ if is_compiled(model) => passed("the model is compiled already"),
+            Strategy::PlanFile(_) => passed("its plan file may differ next time"),
             _ if placed(model).is_ok_and(|(path, _)| path.to_str().is_none()) => passed("its path is not UTF-8"),
             _ => private::check(&self.folder).err().map(|error| self.refused(&error)),
         }
@@ -239,7 +239,7 @@ fn found(
         (Err(error), _) if error.is_damage() => return Err(error.to_string()),
         (Err(_), _) | (_, Err(_)) => return Ok(None),
         (Ok(kept), Ok(source)) if !kept.is_of(source) => {
-            return Err(format!("{}: was compiled from another model; it is made again", file.display()));
+            return Err(format!("{}: was compiled from another model; compiling it again", file.display()));
         }
         _ => {}
     }
