@@ -7,7 +7,7 @@ use anabranch::session::SETTINGS;
 use serde_json::Value;
 
 /// Option that only this interface has.
-const PROFILE: (&str, &str) = ("profile", "1: reports tell when each node ran; costs a look at the clock a node");
+const PROFILE: (&str, &str) = ("profile", "1: reports hold the times of each node; this reads the clock once per node");
 
 /// Options for opening a session.
 #[derive(Default)]
@@ -30,8 +30,8 @@ impl Options {
         };
         let given = match serde_json::from_str(text) {
             Ok(Value::Object(given)) => given,
-            Ok(_) => return Err(wrong(&"the options are no JSON object")),
-            Err(error) => return Err(wrong(&format_args!("the options are no JSON: {error}"))),
+            Ok(_) => return Err(wrong(&"the options are not a JSON object")),
+            Err(error) => return Err(wrong(&format_args!("the options are not JSON: {error}"))),
         };
         let mut options = Self::default();
         for (name, value) in given {
