@@ -71,7 +71,7 @@ enum anabranch_status
    */
   ANABRANCH_STATUS_BUFFER_TOO_SMALL = 11,
   /**
-   * A fault of Anabranch. Please report it.
+   * A bug in Anabranch. Please report it.
    */
   ANABRANCH_STATUS_INTERNAL = 12,
 };

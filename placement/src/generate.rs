@@ -58,10 +58,10 @@ pub const MAX_DEVICES: u64 = 1 << 12;
 #[expect(missing_docs, reason = "fields are what the messages call them")]
 pub enum GenerateError {
     /// A parameter outside its range.
-    #[error("{parameter} is {value}, and should be {expected}")]
+    #[error("{parameter} is {value}, but should be {expected}")]
     Parameter { parameter: &'static str, value: f64, expected: &'static str },
     /// A result that exceeds a limit.
-    #[error("this would make {count} {what}; at most {limit} are made")]
+    #[error("this makes {count} {what}, but the limit is {limit}")]
     TooLarge {
         /// Tasks, edges, devices, or pairs to draw for.
         what: &'static str,

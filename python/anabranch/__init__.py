@@ -1,15 +1,16 @@
-"""Anabranch: one ONNX model over all the devices of this machine, by a plan that is made before it runs.
+"""Runs ONNX models on all the devices of this machine together, by a plan that is made before the run.
 
     import anabranch as ab
 
     session = ab.Session("model.onnx", place="auto")
     outputs = session.run({"x": array})
 
-A session places the model's nodes on CPU devices and GPUs, plans order, transfers and memory, and runs that plan. It tells the plan
-(`Session.plan`), what runs take (`Session.profile`), how configurations compare (`Session.compare`), and learns real costs
-(`Session.refine`). `devices` lists what is there; `place` is the placement simulator for graphs and platforms that need not be. `Flow` runs graphs of Python functions. `Generator` makes text with a language model.
+A session places the model's nodes on CPU devices and GPUs, plans their order, transfers and memory, and runs that plan. `Session.plan`
+returns the plan, `Session.profile` the times of runs, and `Session.compare` the times of several configurations. `Session.refine`
+learns real costs. `devices` lists the devices of this machine. `place` is the placement simulator, also for devices that this machine
+does not have. `Flow` runs graphs of Python functions. `Generator` generates text with a language model.
 
-Errors are those of `anabranch.errors`, all below `AnabranchError`.
+Errors are exceptions of `anabranch.errors`, all below `AnabranchError`.
 """
 
 from . import errors

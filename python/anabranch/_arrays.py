@@ -1,4 +1,4 @@
-"""Between arrays and the bytes that the compiled part knows."""
+"""Conversion between arrays and the bytes of the compiled part."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _plain(value: Any) -> Any:
         return dict(value)
     if isinstance(value, Iterable) and not isinstance(value, (bytes, bytearray, memoryview)):
         return list(value)
-    raise InputError(f"{value!r} is neither a number nor a string, a list or a dictionary")
+    raise InputError(f"{value!r} is not a number, a string, a list or a dictionary")
 
 
 Given = tuple[str, str, tuple[int, ...], Any]
@@ -102,7 +102,7 @@ def given(inputs: Mapping[str, Any] | None, declared: Mapping[str, tuple[str | N
     if inputs is None:
         return []
     if not isinstance(inputs, Mapping):
-        raise InputError(f"inputs are a dictionary from names to arrays, not {type(inputs).__name__}")
+        raise InputError(f"inputs must be a dictionary from names to arrays, not {type(inputs).__name__}")
     parts: list[Given] = []
     for name, value in inputs.items():
         dtype, kind = declared.get(name, (None, "tensor"))
@@ -115,7 +115,7 @@ def _parts(name: str, value: Any, declared: str | None, kind: str) -> list[Given
     if value is None and kind.startswith("optional"):
         return [_given(f"{name}[absent]", np.empty(0, np.uint8), None)]
     if value is None:
-        raise InputError(f"input `{name}` is None, and the model declares no optional; give a value")
+        raise InputError(f"input `{name}` is None, but the model does not declare an optional; give a value")
     if not kind.endswith("sequence"):
         return [_given(name, value, declared)]
     if not isinstance(value, (list, tuple)):
@@ -129,7 +129,7 @@ def _given(name: str, value: Any, declared: str | None) -> Given:
     array = _array(name, value, declared)
     ours = _name_of(array.dtype)
     if ours is None:
-        raise InputError(f"input `{name}`: elements of type {array.dtype} cannot be used; convert them, for example by astype")
+        raise InputError(f"input `{name}`: elements of type {array.dtype} are not supported; convert them, for example with astype")
     if ours in ("i4", "i2"):
         # ml_dtypes keeps only the lowest bits; kernels read a whole byte with its sign.
         array = array.astype(np.int8)
@@ -141,7 +141,7 @@ def _given(name: str, value: Any, declared: str | None) -> Given:
 
 def _array(name: str, value: Any, declared: str | None) -> np.ndarray[Any, Any]:
     if isinstance(value, np.ma.MaskedArray):
-        raise InputError(f"input `{name}` is a masked array, and a model has no masks; fill it, for example by filled(0)")
+        raise InputError(f"input `{name}` is a masked array, but a model has no masks; fill it, for example with filled(0)")
     if isinstance(value, np.ndarray):
         return value
     if hasattr(value, "__dlpack__"):
@@ -149,7 +149,7 @@ def _array(name: str, value: Any, declared: str | None) -> np.ndarray[Any, Any]:
             return np.from_dlpack(value)
         except (BufferError, RuntimeError, TypeError, ValueError) as error:
             # NumPy accepts CPU tensors without a gradient, of types that it has.
-            raise InputError(f"input `{name}`: NumPy cannot take this {type(value).__name__} by DLPack: {error}") from error
+            raise InputError(f"input `{name}`: NumPy cannot read this {type(value).__name__} by DLPack: {error}") from error
     if declared is None or hasattr(value, "__array__") or isinstance(value, (bytearray, memoryview)):
         return np.asarray(value)
     try:
@@ -189,5 +189,5 @@ def labelled(array: np.ndarray[Any, Any], labels: dict[str, Any] | None) -> Any:
     if kind == "texts":
         return np.array(names, dtype=object)[array]
     if array.shape[-1] != len(names):
-        raise InputError(f"a map of {len(names)} keys has {array.shape[-1]} columns")
+        raise InputError(f"a map has {len(names)} keys, but {array.shape[-1]} columns")
     return [dict(zip(names, row.tolist())) for row in array.reshape(-1, len(names))]

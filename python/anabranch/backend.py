@@ -4,7 +4,8 @@
     rep = anabranch.backend.prepare(onnx.load("model.onnx"))
     outputs = rep.run([x])
 
-Devices are ``CPU`` (all CPU devices) and ``CUDA``, which is not there: GPUs are used through Vulkan and the like by sessions.
+The only device is ``CPU`` (all CPU devices). ``CUDA`` is not supported: `anabranch.Session` uses GPUs through Vulkan and similar
+interfaces.
 """
 
 from __future__ import annotations
@@ -55,13 +56,13 @@ class AnabranchBackend(Backend):
 
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **options: Any) -> AnabranchRep:
-        """A model that is ready to run. `options` are those of `anabranch.Session`; those of the tests' runner are passed over.
+        """Returns a model that is ready to run. `options` are those of `anabranch.Session`; options of the test runner are ignored.
 
         Raises:
             PlacementError: If the device is not supported.
         """
         if not cls.supports_device(device):
-            raise PlacementError(f"the backend has no device {device}; it has CPU, and anabranch.Session uses GPUs")
+            raise PlacementError(f"the backend has no device {device}; use CPU, or anabranch.Session for GPUs")
         options = {name: value for name, value in options.items() if name not in ("rtol", "atol")}
         return AnabranchRep(Session(model, **{"gpu": False, **options}))
 
@@ -79,8 +80,8 @@ class AnabranchBackend(Backend):
         outputs_info: Sequence[tuple[Any, tuple[int, ...]]] | None = None,
         **options: Any,
     ) -> tuple[Any, ...]:
-        """Runs a single node as a model of its own, of the newest version of the standard operators that the package ``onnx`` knows, or
-        of ``opset_version``."""
+        """Runs a single node as a model, with ``opset_version`` or the newest version of the standard operators that the package
+        ``onnx`` supports."""
         opset = options.pop("opset_version", onnx.defs.onnx_opset_version())
         arrays = [np.asarray(value) for value in inputs]
         given = [name for name in node.input if name]
@@ -106,7 +107,7 @@ class AnabranchBackend(Backend):
 
     @classmethod
     def is_compatible(cls, model: onnx.ModelProto, device: str = "CPU", **options: Any) -> bool:
-        """Whether there is a kernel for all that the model asks for, as far as that is known before its inputs are."""
+        """Whether all operators of the model have a kernel, as far as this is known without its inputs."""
         try:
             Session(model, gpu=False)
         except AnabranchError:

@@ -1,15 +1,15 @@
-"""What goes wrong, each with the text that the command would print: what it is about, and what to do next.
+"""Errors of this package, each with the text that the command prints: its subject, its cause and the next step.
 
     AnabranchError
-    ├── ModelError           the file cannot be read, or is no sound ONNX model
+    ├── ModelError           the file cannot be read, or is not a valid ONNX model
     │   └── UnsupportedError an operator has no kernel
-    ├── InputError           an input, option, graph or file is not what it must be (also a ValueError)
+    ├── InputError           an input, option, graph or file is invalid (also a ValueError)
     ├── PlacementError       there is no such device or strategy, or no plan within the constraints
-    ├── MemoryLimitError     what is needed does not fit the devices' memory (also a MemoryError)
+    ├── MemoryLimitError     the required memory exceeds a limit or is not available (also a MemoryError)
     ├── DeviceError          a device or a kernel failed
     ├── Cancelled            the run was cancelled
     ├── Timeout              the run took longer than it may (also a TimeoutError)
-    └── InternalError        a fault of Anabranch
+    └── InternalError        a bug in Anabranch
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ class AnabranchError(Exception):
     """Any error of this package.
 
     Attributes:
-        kind: What it comes from, in the library's words, such as ``MissingInput``.
-        file: The file that it is about, or None.
-        node: The node's name, or None.
-        device: The device's name, or a link's as ``from -> to``, or None.
-        input: The input's name, or None.
+        kind: Kind of the error in the library, such as ``MissingInput``.
+        file: File of the error, or None.
+        node: Name of the node, or None.
+        device: Name of the device, or of a link as ``from -> to``, or None.
+        input: Name of the input, or None.
     """
 
     kind: str = "Internal"
@@ -34,15 +34,15 @@ class AnabranchError(Exception):
 
 
 class ModelError(AnabranchError):
-    """The file cannot be read, or is no sound ONNX model."""
+    """The file cannot be read, or is not a valid ONNX model."""
 
 
 class UnsupportedError(ModelError):
-    """The model uses what there is no kernel for."""
+    """The model uses operators without a kernel."""
 
 
 class InputError(AnabranchError, ValueError):
-    """An input, an option, a graph or a file is not what it must be."""
+    """An input, an option, a graph or a file is invalid."""
 
 
 class PlacementError(AnabranchError):
@@ -50,7 +50,7 @@ class PlacementError(AnabranchError):
 
 
 class MemoryLimitError(AnabranchError, MemoryError):
-    """What is needed does not fit the devices' memory limits, or the memory that the system has left."""
+    """The required memory exceeds the devices' limits, or the memory that the system has left."""
 
 
 class DeviceError(AnabranchError):
@@ -62,11 +62,11 @@ class Cancelled(AnabranchError):
 
 
 class Timeout(AnabranchError, TimeoutError):
-    """The run took longer than it may."""
+    """The run exceeded its time limit."""
 
 
 class InternalError(AnabranchError):
-    """A fault of Anabranch; please report it."""
+    """A bug in Anabranch; please report it."""
 
 
 _CLASSES: dict[str, type[AnabranchError]] = {
@@ -93,7 +93,7 @@ _CLASSES: dict[str, type[AnabranchError]] = {
 def of(
     kind: str, text: str, file: str | None, node: str | None, device: str | None, input: str | None
 ) -> AnabranchError:
-    """The exception for an error of the library. The compiled part raises what this gives."""
+    """Returns the exception for an error of the library. The compiled part raises it."""
     error = _CLASSES.get(kind, InternalError)(text)
     error.kind, error.file, error.node, error.device, error.input = kind, file, node, device, input
     return error

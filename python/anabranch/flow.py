@@ -1,4 +1,4 @@
-"""Graphs of Python functions, run by workers in the manner of Sucuri."""
+"""Graphs of Python functions that worker threads run, modelled on the library Sucuri."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from .views import Rows
 
 @dataclass(eq=False)
 class Node:
-    """A node of a flow, as `Flow.node` and its kin give it, to be read by later nodes. Its settings may be changed until a run.
+    """A node of a flow. `Flow.node` and similar methods return it, and later nodes read it. Its settings may be changed until a run.
 
     Attributes:
-        name: Its name, which no other node of the flow has.
-        weight: What it costs, in seconds or in any other unit that all nodes share. Placements use it.
-        pin: The number of the only worker that runs it, or None.
-        machine: The number of the machine whose workers run it, or None.
-        bytes: The size of one operand, which placements and the count of bytes between machines use, or None.
+        name: Name, unique within the flow.
+        weight: Cost, in seconds or in any unit that all nodes share. Placements use it.
+        pin: Number of the only worker that runs it, or None.
+        machine: Number of the machine whose workers run it, or None.
+        bytes: Size of one operand, or None. Placements and the count of bytes between machines use it.
     """
 
     name: str
@@ -41,8 +41,8 @@ class Node:
 
 
 class Flow:
-    """A dataflow graph whose nodes are functions. A node runs once in each iteration, as soon as what it reads is there; each item of the
-    sources is an iteration, and several are under way at a time.
+    """A dataflow graph whose nodes are functions. A node runs once per iteration, as soon as its operands exist. Each item of the
+    sources is an iteration, and several iterations run at a time.
 
         flow = ab.Flow()
         frames = flow.source("frames", range(1000))
@@ -52,19 +52,19 @@ class Flow:
         kept = flow.collect("kept", odd)
         report = flow.run(workers=2)
 
-    Workers are threads. Python lets one of them at a time run Python code: what is to run side by side has to give up the interpreter's
-    lock, as NumPy's larger operations do, `Session.run`, hashing, compression, files and sockets.
+    Workers are threads. Python lets only one of them run Python code at a time. Functions run in parallel only while they release the
+    interpreter's lock, as NumPy's larger operations, `Session.run`, hashing, compression, files and sockets do.
 
-    A function is called by whichever worker is free, so what it keeps or changes outside must bear several threads; a `serializer` is
-    called for one iteration after the other, by one worker or another. ``threading.local`` starts anew in each call, and context variables are
-    not the caller's. Operands are not copied: nodes that read the same one share the object.
+    Any free worker may call a function, so state outside of the function must be thread-safe. A `serializer` is called for one
+    iteration after the other, by any worker. ``threading.local`` is empty in each call, and context variables are not those of the
+    caller. Operands are not copied: nodes that read the same operand share the object.
     """
 
     def __init__(self) -> None:
         self._nodes: list[Node] = []
 
     def node(self, name: str, function: Callable[..., Any], *reads: Node, **settings: Any) -> Node:
-        """A node that computes an operand of those that it reads, one argument for each.
+        """Adds a node that computes an operand from the nodes that it reads, one argument per node.
 
         Args:
             settings: ``weight``, ``pin``, ``machine`` and ``bytes`` of `Node`.
@@ -72,24 +72,24 @@ class Flow:
         return self._declare("node", name, function, reads, settings)
 
     def filter(self, name: str, function: Callable[..., Any], *reads: Node, **settings: Any) -> Node:
-        """A node that may have nothing to deliver: where its function returns None, nothing that depends on it runs in that iteration."""
+        """Adds a node that may deliver nothing: if its function returns None, nodes that depend on it do not run in that iteration."""
         return self._declare("filter", name, function, reads, settings)
 
     def serializer(self, name: str, function: Callable[..., Any], *reads: Node, **settings: Any) -> Node:
-        """A node whose function is called for one iteration after the other, in their order."""
+        """Adds a node whose function is called for one iteration after the other, in order."""
         return self._declare("serializer", name, function, reads, settings)
 
     def source(self, name: str, items: Iterable[Any], **settings: Any) -> Node:
-        """A node that delivers items, each of which is an iteration. Every run asks for a new iterator, so that a generator is for one run.
-        All sources of a flow must have as many items."""
+        """Adds a node that delivers items; each item is an iteration. Every run needs a new iterator, so a generator serves only one
+        run. All sources of a flow must have the same number of items."""
         return self._declare("source", name, items, (), settings)
 
     def feeder(self, name: str, operand: Any, **settings: Any) -> Node:
-        """A node that delivers the same operand in each iteration."""
+        """Adds a node that delivers the same operand in each iteration."""
         return self._declare("feeder", name, operand, (), settings)
 
     def collect(self, name: str, read: Node, **settings: Any) -> list[Any]:
-        """A list to which runs append what a node delivers, in the order of iterations."""
+        """Returns a list to which runs append the operands of a node, in the order of iterations."""
         kept: list[Any] = []
         self.serializer(name, kept.append, read, **{"weight": 0.0, **settings})
         return kept
@@ -97,12 +97,12 @@ class Flow:
     def place(
         self, strategy: str = "sucuri", *, workers: int | None = None, machines: int | None = None
     ) -> dict[str, int]:
-        """The number of the worker that a strategy (`strategies`) gives each node of one iteration: an ``allocation`` for `run` with as many
-        workers and machines. The result has passed an independent checker.
+        """Returns the worker that a strategy (`strategies`) assigns to each node of one iteration. The result is an ``allocation`` for
+        `run` with the same workers and machines. An independent checker has verified it.
 
         Raises:
-            PlacementError: If the strategy finds none.
-            InputError: If the flow cannot run, or there is no such strategy.
+            PlacementError: If the strategy finds no placement.
+            InputError: If the flow cannot run, or the strategy does not exist.
         """
         options = self._options(workers=workers, machines=machines, place=strategy)
         return dict(_native.place_flow(self._declared(lambda _: None), options))
@@ -122,26 +122,32 @@ class Flow:
         """Runs the flow to its end. Ctrl-C ends it when the functions that run have returned.
 
         Args:
-            workers: Threads that call functions, of all machines together; one for each processing unit if not given.
-            machines: Emulated machines among which the workers are shared out: messages between them are counted. One if not given.
-            scheduler: ``central`` (one ready queue), ``central-stealing``, ``local`` (one for each machine) or ``stealing``.
-            place: The strategy that gives nodes their machines, for local schedulers; ``sucuri`` if not given.
-            allocation: The worker of each node by name, as `place` gives it, in place of a strategy. For local schedulers, too.
-            window: Iterations under way at most; four a worker if not given.
-            iterations: How many there are, where the flow has no source; one if not given.
-            profile: Whether to note what ran when, for the report's chart, trace and times.
+            workers: Threads that call functions, of all machines together. The default is one per processing unit.
+            machines: Emulated machines that share the workers. Messages between them are counted. The default is 1.
+            scheduler: ``central`` (one ready queue), ``central-stealing``, ``local`` (one queue per machine) or ``stealing``.
+            place: Strategy that assigns nodes to machines, for local schedulers. The default is ``sucuri``.
+            allocation: Worker of each node by name, as `place` returns it, instead of a strategy. For local schedulers.
+            window: Maximum number of unfinished iterations. The default is four per worker.
+            iterations: Number of iterations of a flow without a source. The default is 1.
+            profile: Whether to record the times of calls, for the report's chart, trace and times.
 
         Raises:
-            InputError: If the flow or the arguments cannot be run; also if sources have not as many items.
+            InputError: If the flow or the arguments are invalid, or the sources have different numbers of items.
             PlacementError: If the strategy finds no placement.
-            Exception: What a function raised, with a note of node and iteration.
+            Exception: The exception that a function raised, with a note of node and iteration.
         """
         if scheduler.startswith("central") and (place is not None or allocation is not None):
-            raise InputError(f"scheduler {scheduler!r} has one queue for all: `place` and `allocation` are for `local` and `stealing`")
+            raise InputError(
+                f"scheduler {scheduler!r} has one queue for all workers; "
+                "use `place` and `allocation` only with `local` and `stealing`"
+            )
         if place is not None and allocation is not None:
-            raise InputError("`allocation` says where nodes are: leave `place` out")
+            raise InputError("`allocation` and `place` are both given; leave one of them out")
         if iterations is not None and any(node._kind == "source" for node in self._nodes):
-            raise InputError("the sources say how many iterations there are: leave `iterations` out, or cut them with `itertools.islice`")
+            raise InputError(
+                "the sources determine the number of iterations; "
+                "leave `iterations` out, or cut the sources with `itertools.islice`"
+            )
         options = self._options(
             workers=workers,
             machines=machines,
@@ -155,8 +161,8 @@ class Flow:
         return FlowReport(_native.run_flow(self._declared(self._items), options), profile)
 
     def weigh(self, report: FlowReport) -> None:
-        """Gives nodes the mean seconds that they took for an operand in a profiled run as their weights, and those that delivered none 0. What
-        waited for the interpreter's lock is part of it: one worker measures best.
+        """Sets the weight of each node to its mean seconds per operand in a profiled run, and to 0 if it delivered no operand. The
+        times include waiting for the interpreter's lock, so one worker measures best.
 
         Raises:
             InputError: If the run was not profiled.
@@ -168,14 +174,14 @@ class Flow:
     def _declare(self, kind: str, name: str, does: Any, reads: tuple[Node, ...], settings: Mapping[str, Any]) -> Node:
         known = {"weight": 1.0, "pin": None, "machine": None, "bytes": None}
         if unknown := settings.keys() - known.keys():
-            raise InputError(f"node {name!r} has no setting {min(unknown)!r}: the settings are {', '.join(known)}")
+            raise InputError(f"node {name!r} has no setting {min(unknown)!r}; the settings are {', '.join(known)}")
         if kind not in ("source", "feeder") and not callable(does):
-            raise InputError(f"node {name!r} has no function but {type(does).__name__}: give the function before what it reads")
+            raise InputError(f"node {name!r} has a {type(does).__name__} instead of a function; give the function before its operands")
         if kind == "source" and not (isinstance(does, Iterable) or hasattr(does, "__getitem__")):
-            raise InputError(f"source {name!r} has no items but {type(does).__name__}: give it a list, a range or a generator")
+            raise InputError(f"source {name!r} has a {type(does).__name__} instead of items; give it a list, a range or a generator")
         for read in reads:
             if not isinstance(read, Node) or read._flow is not self:
-                raise InputError(f"node {name!r} reads {type(read).__name__}, which is no node of this flow")
+                raise InputError(f"node {name!r} reads {type(read).__name__}, which is not a node of this flow")
         given = {**known, **settings}
         node = Node(name, **given, _flow=self, _number=len(self._nodes), _kind=kind, _does=does, _reads=[read._number for read in reads])
         self._nodes.append(node)
@@ -186,7 +192,7 @@ class Flow:
         """An iterator of a source for one run."""
         items = iter(node._does)
         if items is node._does and node._is_used:
-            raise InputError(f"source {node.name!r} is an iterator, which an earlier run has used up: give a list, or another flow")
+            raise InputError(f"source {node.name!r} is an iterator that an earlier run has consumed; give a list, or make a new flow")
         node._is_used = True
         return items
 
@@ -209,7 +215,7 @@ class Flow:
         if missing := [name for name in names if name not in allocation]:
             raise InputError(f"the allocation has no worker for node {missing[0]!r}")
         if unknown := [name for name in allocation if name not in names]:
-            raise InputError(f"the allocation has node {unknown[0]!r}, which the flow has not")
+            raise InputError(f"the allocation has node {unknown[0]!r}, but the flow does not")
         return [(name, _whole(f"the allocation puts node {name!r} on worker", allocation[name], 0)) for name in names]
 
     @staticmethod
@@ -229,12 +235,12 @@ def _whole(what: str, number: int | None, least: int) -> int | None:
     """The number, if it is one that a count can be."""
     most = 1 << (62 if what.endswith("bytes") else 31)
     if number is not None and not (isinstance(number, Integral) and least <= number < most):
-        raise InputError(f"{what} {number!r}: write a whole number from {least} to {most - 1}")
+        raise InputError(f"{what} {number!r}; write a whole number from {least} to {most - 1}")
     return number
 
 
 class FlowReport:
-    """What a run of a flow did.
+    """Results and times of a run of a flow.
 
     Attributes:
         facts: ``iterations``, ``seconds``, ``traffic`` between machines (``messages``, ``bytes``), and ``workers``: ``machine``, ``tasks``,
@@ -258,30 +264,30 @@ class FlowReport:
 
     @property
     def seconds(self) -> float:
-        """From the start of the first worker to the end of the last."""
+        """Seconds from the start of the first worker to the end of the last."""
         return float(self.facts["seconds"])
 
     @property
     def tasks(self) -> int:
-        """All calls of functions."""
+        """Number of calls of functions."""
         return sum(worker["tasks"] for worker in self.facts["workers"])
 
     def rows(self) -> Rows:
-        """A row for each node: ``name``, ``machine`` that it was to run on, ``operands`` that it delivered and ``busy_ms`` in its function, both of
-        profiled runs alone."""
+        """One row per node: ``name``, planned ``machine``, delivered ``operands`` and ``busy_ms`` in its function. The last two are
+        only of profiled runs."""
         return self._rows
 
     def svg(self) -> str:
-        """What each worker did over time, of a profiled run, as SVG."""
+        """Returns a chart of each worker over time as SVG, for a profiled run."""
         return self._profiled()._run.svg()
 
     def save_trace(self, path: str | Path) -> None:
-        """Writes that as a trace for ui.perfetto.dev."""
+        """Writes the calls of a profiled run as a trace for ui.perfetto.dev."""
         _native.write_text(path, self._profiled()._run.trace())
 
     def _profiled(self) -> FlowReport:
         if not self._is_profiled:
-            raise InputError("nothing was noted of when what ran: run the flow with `profile=True`")
+            raise InputError("the run recorded no times; run the flow with `profile=True`")
         return self
 
     def _repr_html_(self) -> str:

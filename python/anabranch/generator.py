@@ -19,8 +19,8 @@ class Token:
     """A token of an answer.
 
     Attributes:
-        id: Its number, or None for text that was held back when the answer ended.
-        text: The text that it completes. It may be empty: some characters take several tokens.
+        id: Number of the token, or None for text that was held back when the answer ended.
+        text: Text that the token completes. It may be empty: some characters take several tokens.
     """
 
     id: int | None
@@ -34,7 +34,7 @@ class Completion:
     Attributes:
         tokens: Its tokens.
         text: Their text.
-        ended: Why it ended: ``end``, ``length``, ``context`` (the model's is filled), ``stop`` or ``cancelled``.
+        ended: Reason of the end: ``end``, ``length``, ``context`` (the model's context is full), ``stop`` or ``cancelled``.
     """
 
     tokens: list[int]
@@ -43,7 +43,7 @@ class Completion:
 
 
 class Answer(Iterator[Token]):
-    """An answer in the making: an iterator of its tokens. The next answer of the same generator ends it.
+    """An answer while it is generated: an iterator of its tokens. The next answer of the same generator ends it.
 
     `cancel`, Ctrl-C or no further call of ``next`` stops it.
     """
@@ -60,7 +60,7 @@ class Answer(Iterator[Token]):
         return Token(*piece)
 
     def read(self) -> str:
-        """The text of all tokens that are left."""
+        """Returns the text of all remaining tokens."""
         return "".join(token.text for token in self)
 
     def cancel(self) -> None:
@@ -69,28 +69,29 @@ class Answer(Iterator[Token]):
 
     @property
     def data(self) -> dict[str, Any]:
-        """What is known of it: why it ``ended`` (``end``, ``length``, ``context``, ``stop``, ``cancelled``, or None before), ``prompt_tokens`` that were computed, seconds
-        to the ``first_token``, ``tokens_per_second`` after it, and the ``plans`` that the generator has made so far."""
+        """Facts about the answer: reason it ``ended`` (``end``, ``length``, ``context``, ``stop``, ``cancelled``, or None before the
+        end), computed ``prompt_tokens``, seconds to the ``first_token``, ``tokens_per_second`` after it, and the number of ``plans``
+        that the generator has made."""
         return dict(json.loads(self._generator.data(self._number)))
 
 
 class Generator:
-    """A language model in a folder, as onnxruntime-genai or optimum export it.
+    """A language model in a folder that onnxruntime-genai or optimum exported.
 
         generator = ab.Generator("model", place="auto", memory={"gpu0": "6GiB"})
         for token in generator.generate("The river"):
             print(token.text, end="", flush=True)
 
-    A model with an encoder (T5, Whisper) is several files of optimum's export.
+    A model with an encoder (T5, Whisper) has several files, exported by optimum.
 
     Args:
-        folder: Holds ``genai_config.json`` or ``config.json``, ``tokenizer.json``, and the model.
-        model: Another file of the folder as the model than its configuration says.
+        folder: Folder with ``genai_config.json`` or ``config.json``, ``tokenizer.json``, and the model.
+        model: File of the folder to use instead of the model in its configuration.
         place, order, devices, cpu_devices, threads, gpu, software_gpu, memory, costs, calibrate, weights, pin, cached, limits: As in `Session`.
 
     Raises:
         ModelError: If a file is missing or cannot be used.
-        InputError, PlacementError: If an option makes no sense or names a device that is not there.
+        InputError, PlacementError: If an option is invalid or names a device that does not exist.
     """
 
     def __init__(
@@ -133,15 +134,15 @@ class Generator:
 
     @property
     def config(self) -> dict[str, Any]:
-        """What the folder says: ``model`` (its file), ``context`` (tokens that it can look at), ``vocabulary`` and ``ends``."""
+        """Configuration of the folder: ``model`` (file), ``context`` (in tokens), ``vocabulary`` and ``ends``."""
         return dict(json.loads(self._generator.config()))
 
     def encode(self, text: str) -> list[int]:
-        """The tokens of a text, with those that the tokenizer adds around it."""
+        """Returns the tokens of a text, including those that the tokenizer adds around it."""
         return self._generator.encode(text)
 
     def decode(self, tokens: Iterable[int]) -> str:
-        """The text of tokens."""
+        """Returns the text of tokens."""
         return self._generator.decode(list(tokens))
 
     def generate(
@@ -157,22 +158,23 @@ class Generator:
         stop: str | Sequence[str] = (),
         max_length: int | None = None,
     ) -> Answer:
-        """Begins an answer to a text or to tokens.
+        """Starts an answer to a text or to tokens.
 
         Args:
-            prompt: The text, or its tokens. It goes to the encoder of a model that has one for text.
-            features: For a model whose encoder takes features (Whisper): an array of float32, 1 × mels × frames, as the model's processor computes it
-                of sound. The prompt is then the beginning of what the decoder says.
-            temperature: Of draws; 0 takes the most probable token. What is not given is as the folder says, else greedy.
-            top_k: How many of the most probable tokens take part in a draw.
-            top_p: The probability of those that take part.
-            repetition_penalty: Makes tokens that were seen less probable by this factor.
+            prompt: Text, or its tokens. If the model has an encoder for text, the encoder reads it.
+            features: For a model whose encoder takes features (Whisper): an array of float32, 1 × mels × frames, as the model's
+                processor computes it from sound. The prompt is then the beginning of the decoder's text.
+            temperature: Temperature of draws; 0 takes the most probable token. The default of this and the next options is in the
+                folder's configuration, else greedy.
+            top_k: Number of the most probable tokens to draw from.
+            top_p: Total probability of the most probable tokens to draw from.
+            repetition_penalty: Makes tokens that occurred before less probable by this factor.
             seed: The same seed gives the same tokens, on any number of threads.
             stop: Strings, or one, before which the answer ends.
             max_length: Tokens of prompt and answer together, at most.
 
         Raises:
-            InputError: If an argument makes no sense, the prompt leaves no room for an answer, or the encoder does not take it.
+            InputError: If an argument is invalid, the prompt leaves no space for an answer, or the encoder does not accept it.
         """
         tokens = self.encode(prompt) if isinstance(prompt, str) else list(prompt)
         given = dict(
@@ -188,26 +190,26 @@ class Generator:
         return self._start(tokens, given, arrays, go_on=False)
 
     def batch(self, prompts: Iterable[str | Iterable[int]], **options: Any) -> list[Completion]:
-        """Answers several prompts together: a step computes a token of each. The options are those of `generate`; each further prompt adds 1 to the seed.
-        The tokens are those that each prompt has alone, unless logits differ by less than rounding.
+        """Answers several prompts together: a step computes one token per prompt. The options are those of `generate`; each further
+        prompt adds 1 to the seed. Each prompt has the same tokens as alone, unless logits differ by less than rounding.
 
         Raises:
-            InputError: As `generate`; also if the model takes one prompt at a time.
+            InputError: As for `generate`, and if the model takes only one prompt at a time.
         """
         if isinstance(prompts, str):
-            raise InputError(f"prompts are a list of texts, not the text {prompts!r}; write [{prompts!r}]")
+            raise InputError(f"prompts must be a list of texts, not the text {prompts!r}; write [{prompts!r}]")
         tokens = [self.encode(prompt) if isinstance(prompt, str) else list(prompt) for prompt in prompts]
         stops = _stops(options.pop("stop", ()))
         made = self._generator.batch(tokens, dumps({**options, "stops": stops}), _native.CancelToken())
         return [Completion(**answer) for answer in json.loads(made)]
 
     def chat(self, messages: Iterable[Mapping[str, str]], **options: Any) -> Answer:
-        """Begins an answer to messages, each with ``role`` and ``content``, by the model's chat template. The options are those of `generate`. What the
-        messages share with the chat before is not computed again.
+        """Starts an answer to messages, each with ``role`` and ``content``, by the model's chat template. The options are those of
+        `generate`. The beginning that the messages share with the chat before is not computed again.
 
         Raises:
             ModelError: If the folder has no template, or it fails.
-            InputError: As `generate`.
+            InputError: As for `generate`.
         """
         said = [(message["role"], message["content"]) for message in messages]
         stops = _stops(options.pop("stop", ()))

@@ -1,4 +1,4 @@
-"""The placement simulator: task graphs on platforms that need not be there, placed, simulated and drawn."""
+"""The placement simulator: places, simulates and draws task graphs on platforms that this machine need not have."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _FORMAT = {"format": "anabranch-problem", "version": 1}
 
 
 class Schedule:
-    """A graph that was placed and simulated; the result has passed an independent checker. Times are in the problem's unit
+    """A graph that was placed and simulated. An independent checker has verified the result. Times are in the problem's unit
     (``facts["time_unit"]``).
 
     Attributes:
-        facts: What ``anabranch simulate --json`` tells: ``makespan``, ``bound`` (no schedule is shorter), ``gap``, ``slr``, ``speedup``,
+        facts: Output of ``anabranch simulate --json``: ``makespan``, ``bound`` (no schedule is shorter), ``gap``, ``slr``, ``speedup``,
             ``traffic``, ``utilisation``, ``devices``, …
     """
 
@@ -34,25 +34,25 @@ class Schedule:
 
     @property
     def makespan(self) -> float:
-        """When the last task ends."""
+        """End of the last task."""
         return float(self.facts["makespan"])
 
     @property
     def placement(self) -> dict[Any, str]:
-        """The device of each task: by the nodes of a networkx graph, by the number in the graph's list else."""
+        """Device of each task, by the nodes of a networkx graph, otherwise by the number in the graph's list."""
         keys = self._names if self._names is not None else range(len(self._rows))
         return {key: row["device"] for key, row in zip(keys, self._rows, strict=True)}
 
     def rows(self) -> Rows:
-        """A row for each task: ``task`` (its number), ``name``, ``device``, ``start``, ``end``."""
+        """One row per task: ``task`` (its number), ``name``, ``device``, ``start``, ``end``."""
         return self._rows
 
     def transfers(self) -> Rows:
-        """A row for each transfer: ``task`` that made what travels, ``name``, ``from``, ``to``, ``bytes``, ``start``, ``end``."""
+        """One row per transfer: ``task`` that produced the data, ``name``, ``from``, ``to``, ``bytes``, ``start``, ``end``."""
         return self._transfers
 
     def svg(self) -> str:
-        """What each device does over time, and from how many tasks it can choose, as SVG."""
+        """Chart of each device over time, with its number of ready tasks, as SVG."""
         return self._svg
 
     def save_svg(self, path: str | Path) -> None:
@@ -130,7 +130,7 @@ def _file(what: str, source: Any) -> tuple[str, bytes | None]:
     if isinstance(source, Mapping):
         return what, _arrays.dumps({**_FORMAT, **source}).encode()
     if not isinstance(source, (str, os.PathLike)):
-        raise InputError(f"the {what} is a path, a dictionary or a graph of networkx, not {type(source).__name__}")
+        raise InputError(f"the {what} must be a path, a dictionary or a networkx graph, not {type(source).__name__}")
     return os.fspath(source), None
 
 
@@ -151,7 +151,7 @@ def _platform(source: Any) -> Any:
 def _networkx(graph: Any, platform: Any) -> tuple[dict[str, Any], list[Any]]:
     """A directed graph in our JSON's form, and its nodes in the order of the tasks. With times, the platform is part of it."""
     if not graph.is_directed():
-        raise InputError("a task graph is directed: give a networkx.DiGraph")
+        raise InputError("a task graph must be directed; give a networkx.DiGraph")
     nodes = list(graph.nodes)
     number = {node: at for at, node in enumerate(nodes)}
     tasks = [_task(node, graph.nodes[node]) for node in nodes]
@@ -180,6 +180,6 @@ def _with_times(nodes: list[Any], times: list[Any], platform: Any) -> dict[str, 
     names = [device["name"] for device in platform["platform"]["devices"]]
     missing = [node for node, row in zip(nodes, times, strict=True) if row is None]
     if missing:
-        raise InputError(f"node {missing[0]!r} has no `times`, but others have: give all nodes times, or none")
+        raise InputError(f"node {missing[0]!r} has no `times`, but other nodes do; give all nodes times, or none")
     rows = [[row.get(name) for name in names] if isinstance(row, Mapping) else list(row) for row in times]
     return {"platform": platform["platform"], "times": rows}

@@ -1,4 +1,4 @@
-"""Streams of data sets through stages that work at the same time on different devices."""
+"""Streams of samples through stages that run at the same time on different devices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .errors import AnabranchError, InputError, InternalError
 
 
 class Pipeline:
-    """A model as a pipeline, as `Session.pipeline` opens it. Used as a context, it ends with it.
+    """A model as a pipeline, opened by `Session.pipeline`. As a context manager, it ends with its block.
 
         with session.pipeline({"x": first}) as pipeline:
             for outputs in pipeline.map({"x": frame} for frame in frames):
@@ -33,28 +33,29 @@ class Pipeline:
 
     @property
     def plan(self) -> dict[str, Any]:
-        """What it does and what is predicted: ``stages`` with their devices and nodes, ``period`` and ``latency`` in seconds, ``held``
-        bytes by device, and the mappings that it was chosen from (``candidates``)."""
+        """Mapping and prediction: ``stages`` with their devices and nodes, ``period`` and ``latency`` in seconds, ``held`` bytes per
+        device, and all compared mappings (``candidates``)."""
         return dict(json.loads(self._pipeline.data())["plan"])
 
     @property
     def measured(self) -> dict[str, Any]:
-        """What was measured by now, in seconds: ``data_sets``, ``period``, ``latency`` (p50, p95, p99), and each stage's devices."""
+        """Measurements until now, in seconds: number of samples (``data_sets``), ``period``, ``latency`` (p50, p95, p99), and each
+        stage's devices."""
         return dict(json.loads(self._pipeline.data())["measured"])
 
     def map(self, inputs: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, np.ndarray[Any, Any]]]:
-        """The outputs for each of these inputs, in their order. Several are under way at a time; arrays are copied when they are taken
-        from `inputs`, which is asked for more only while there is room.
+        """Yields the outputs for each of these inputs, in order. Several samples are in the pipeline at a time. Arrays are copied when
+        they are taken from `inputs`, which is read only while the pipeline has capacity.
 
-        One at a time: another begins when this one has ended, was closed, or is not held any more. What is under way is then waited for
-        and dropped.
+        Only one `map` runs at a time: the next can start when this one has ended, was closed, or is not referenced any more. Its
+        remaining results are then awaited and dropped.
 
         Raises:
-            InputError: If another is open, or inputs are not as the pipeline was opened for; the pipeline is as good as before.
-            AnabranchError: The failure of the first data set that does not go through; the pipeline has then ended.
+            InputError: If another `map` is open, or the inputs do not match the pipeline. The pipeline can still be used.
+            AnabranchError: The failure of the first sample that fails. The pipeline has then ended.
         """
         if not self._mapping.acquire(blocking=False):
-            raise InputError("another `map` of this pipeline is open: take all that it gives, or close it, before the next")
+            raise InputError("another `map` of this pipeline is open; read all its results, or close it, before the next")
         try:
             most = self._pipeline.max_in_flight()
             for one in inputs:
@@ -69,10 +70,10 @@ class Pipeline:
     def _next(self) -> dict[str, np.ndarray[Any, Any]]:
         finished = self._pipeline.next()
         if finished is None:
-            raise InputError("the pipeline was closed: open another")
+            raise InputError("the pipeline was closed; open another")
         (number, outputs), expected = finished, self._under_way.popleft()
         if number != expected:
-            raise InternalError(f"an internal error: result {number} came in place of {expected}; please report it")
+            raise InternalError(f"an internal error: result {number} came instead of {expected}; please report it")
         return {name: _arrays.array(dtype, shape, memory) for name, dtype, shape, memory in outputs}
 
     def _drain(self) -> None:
@@ -88,7 +89,7 @@ class Pipeline:
             self._mapping.release()
 
     def close(self) -> None:
-        """Ends the pipeline at once: what is in it is dropped."""
+        """Ends the pipeline at once, and drops the samples in it."""
         self._pipeline.cancel()
 
     def __enter__(self) -> Pipeline:

@@ -1,4 +1,4 @@
-"""Sessions: a model that is opened once and run any number of times."""
+"""Sessions: models that are opened once and run any number of times."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ A sequence is a list of these, and an optional that holds nothing is None."""
 
 @dataclass(frozen=True)
 class Value:
-    """An input or an output as the model declares it.
+    """An input or output as the model declares it.
 
     Attributes:
-        name: Its name.
-        dtype: The type of its elements as NumPy (or ml_dtypes) calls it; None where the model does not declare it.
-        shape: Sizes of the dimensions, outermost first: numbers, names of symbols, or None; None altogether where not even their
-            number is declared.
-        optional: Whether it may be left out, because the model holds a default.
+        name: Name of the value.
+        dtype: NumPy (or ml_dtypes) name of the element type; None if the model does not declare it.
+        shape: Sizes of the dimensions, outermost first: numbers, names of symbols, or None. It is None if the number of dimensions is
+            not declared.
+        optional: Whether it may be left out, because the model has a default.
         kind: ``tensor``, ``sequence`` (a list of arrays), ``optional`` (an array or None), or ``optional sequence`` (a list of arrays, or
             None). Type and shape are those of its arrays.
     """
@@ -71,10 +71,10 @@ def devices(
     software_gpu: bool | None = None,
     memory: Mapping[str, int | str] | None = None,
 ) -> Devices:
-    """The devices of this machine, with the options of `Session` that say which there are.
+    """Returns the devices of this machine. The options are those of `Session` that select devices.
 
     Raises:
-        InputError: If an option names a device that is not there.
+        InputError: If an option names a device that does not exist.
     """
     return Devices(
         _native.devices(
@@ -88,42 +88,42 @@ def devices(
 class Session:
     """A model on the devices of this machine.
 
-    The first run with new input shapes places and plans the model for them; later runs with the same shapes only execute. Runs may be
-    made from any number of threads, and follow each other, since each uses all the devices of its plan.
+    The first run with new input shapes places and plans the model for them; later runs with the same shapes only execute. Any number of
+    threads may call a session. Their runs follow each other, because each uses all the devices of its plan.
 
     Args:
-        model: A path to an ONNX file or a compiled model, the bytes of an ONNX file, or an ``onnx.ModelProto``. Options that are not given
-            are those with which a compiled model was compiled.
-        place: Who decides where nodes run: a strategy (`anabranch.strategies`), a device's name, or a plan file that ends in ``.json``.
-        order: Which of a device's ready nodes goes first: ``pct``, ``msr``, ``fifo`` or ``frugal``.
-        devices: Names of the devices to use, or one name, at least one of them a CPU device; all if not given.
-        cpu_devices: Cores that make one CPU device: ``machine``, ``package``, ``numa``, ``l3`` or ``core``.
-        threads: Threads of each CPU device; one a core if not given. Results do not depend on it.
-        gpu: Whether GPUs are looked for; yes if not given.
-        software_gpu: Whether a software Vulkan adapter counts as a GPU; no if not given.
-        memory: What devices may fill: bytes, or strings such as ``"2GiB"``, by device.
-        emulate: How many times slower than they are CPU devices are to run, by device.
-        costs: A cost store to predict with; the file need not exist. `save_costs` adds to it what was learned.
-        calibrate: Whether devices of unknown speed are measured before the first placement, about a second each. Without it their
-            rates are assumed, so that placements and predictions are guesses.
-        stream: Which tensors are passed on in chunks: ``off``, ``auto`` or ``always``.
-        chunk: Size of a chunk, such as ``"256KiB"`` or ``"7rows"``; from the caches' sizes if not given.
-        weights: Which weights stay on GPUs between runs: ``resident``, ``staged`` or ``auto``.
-        pin: Devices by patterns of nodes' names; of several that match, the first counts.
-        colocate: Patterns; the nodes that match one share a device.
+        model: Path of an ONNX file or of a compiled model, the bytes of an ONNX file, or an ``onnx.ModelProto``. A compiled model brings its
+            own values for options that are not given.
+        place: Placement of the nodes: a strategy (`anabranch.strategies`), the name of a device, or a plan file that ends in ``.json``.
+        order: Order of a device's ready nodes: ``pct``, ``msr``, ``fifo`` or ``frugal``.
+        devices: Names of the devices to use, or one name. One of them must be a CPU device. The default is all devices.
+        cpu_devices: Cores of one CPU device: ``machine``, ``package``, ``numa``, ``l3`` or ``core``.
+        threads: Threads of each CPU device. The default is one per core. Results do not depend on it.
+        gpu: Whether to use GPUs. The default is yes.
+        software_gpu: Whether a software Vulkan adapter counts as a GPU. The default is no.
+        memory: Memory limits by device: bytes, or strings such as ``"2GiB"``.
+        emulate: Factors by which CPU devices are slowed down, by device.
+        costs: Cost store for predictions; the file need not exist. `save_costs` adds the learned costs to it.
+        calibrate: Whether devices of unknown speed are measured before the first placement, about a second each. If not, their rates
+            are assumed, and placements and predictions are guesses.
+        stream: Tensors that are streamed in chunks: ``off``, ``auto`` or ``always``.
+        chunk: Size of a chunk, such as ``"256KiB"`` or ``"7rows"``. The default depends on the sizes of caches.
+        weights: Weights that stay on GPUs between runs: ``resident``, ``staged`` or ``auto``.
+        pin: Devices by patterns of node names. If several patterns match, the first counts.
+        colocate: Patterns of node names. All nodes that match a pattern share a device.
         dims: Sizes of dimensions that no input binds, by symbol (``"batch"``) or by input and axis (``"x[1]"``).
-        limits: How much a model may ask for before it is refused, such as ``{"nodes": 2_000_000, "tensor_bytes": "128GiB"}``. Raise one if you
-            trust a file that exceeds it.
-        fuse: Whether neighbouring operators are fused into one node; yes if not given.
-        platform: A platform file: `plan` then plans for its devices. Runs are always on those that are here.
-        plan_capacity: For how many sets of input shapes plans are kept ready.
-        cached: Positions that costs take caches of keys and values to hold; their capacity if not given.
-        on_device_loss: What a run does that loses a GPU: ``fail``, or ``replace`` to be made again without it.
+        limits: Limits on the size of a model, such as ``{"nodes": 2_000_000, "tensor_bytes": "128GiB"}``. Raise a limit if you trust a
+            file that exceeds it.
+        fuse: Whether neighbouring operators are fused into one node. The default is yes.
+        platform: Platform file: `plan` then plans for its devices. Runs always use the devices of this machine.
+        plan_capacity: Number of sets of input shapes whose plans are kept.
+        cached: Assumed number of positions in key-value caches, for predictions. The default is their capacity.
+        on_device_loss: Action of a run that loses a GPU: ``fail``, or ``replace`` to run again without it.
         plans: Former name of ``plan_capacity``.
 
     Raises:
-        ModelError: If the file is no usable model.
-        InputError, PlacementError: If an option makes no sense or names a device that is not there.
+        ModelError: If the file is not a usable model.
+        InputError, PlacementError: If an option is invalid or names a device that does not exist.
     """
 
     def __init__(
@@ -191,35 +191,35 @@ class Session:
 
     @property
     def held_bytes(self) -> dict[str, int]:
-        """Bytes that the plans that are ready hold on each device; what they share counts once."""
+        """Bytes that the kept plans hold on each device. Shared bytes count once."""
         return dict(zip((device["name"] for device in self.devices), self._session.held_bytes(), strict=True))
 
     def run(self, inputs: Arrays, *, timeout: float | None = None) -> dict[str, np.ndarray[Any, Any]]:
         """Runs the model.
 
-        Arrays of more than 4 KiB that are contiguous and aligned to 8 bytes are read where they are: nobody may write them meanwhile.
-        Others are copied once. Outputs are arrays over the memory that the run wrote. Other threads of Python's go on; a signal that
-        raises, such as that of an interrupt, stops a run that the main thread has called.
+        Arrays of more than 4 KiB that are contiguous and aligned to 8 bytes are read in place: do not write to them during the run.
+            Other arrays are copied once. Outputs are arrays over the memory that the run wrote. Other Python threads continue. A signal
+            that raises an exception, such as Ctrl-C, stops a run of the main thread.
 
         Args:
             inputs: Arrays by the names of inputs, in the types and shapes that the model declares (`inputs`). A sequence is a list of
-                arrays, and an optional that holds nothing is None.
-            timeout: Seconds that the run may take, with the time that it is queued and that for a plan.
+                arrays, and an empty optional is None.
+            timeout: Limit in seconds, including the time in the queue and the time for a plan.
 
         Returns:
-            Arrays by the names of outputs, in the model's order; lists of arrays and None likewise.
+            Arrays by the names of outputs, in the model's order. Sequences are lists of arrays, and empty optionals are None.
 
         Raises:
-            InputError: If an input is missing, or not as the model declares it.
+            InputError: If an input is missing, or does not match the model's declaration.
             PlacementError, MemoryLimitError: If there is no plan for these shapes.
-            Timeout: If it takes too long.
+            Timeout: If it exceeds the limit.
             DeviceError: If a kernel or a device fails.
         """
         return self._run(_arrays.given(inputs, self._declared), _native.CancelToken(), timeout)
 
     async def run_async(self, inputs: Arrays, *, timeout: float | None = None) -> dict[str, np.ndarray[Any, Any]]:
-        """`run` on a thread of the event loop's executor. Cancelling the task cancels the run, and waits for its end: arrays are not
-        read any more then."""
+        """Calls `run` on a thread of the event loop's executor. Cancelling the task cancels the run and waits for its end; arrays are
+        not read after that."""
         given, token = _arrays.given(inputs, self._declared), _native.CancelToken()
         running = asyncio.get_running_loop().run_in_executor(None, self._run, given, token, timeout)
         try:
@@ -248,7 +248,7 @@ class Session:
         return {name: _arrays.labelled(array, self._labels.get(name)) for name, array in outputs.items()}
 
     def plan(self, inputs: Arrays | None = None) -> Plan:
-        """The plan that runs with inputs of these shapes follow; inputs that are not given are as the model and ``dims`` declare them.
+        """Returns the plan for runs with inputs of these shapes. Missing inputs have the shapes that the model and ``dims`` declare.
 
         Raises:
             InputError: If the shape of an input is not known.
@@ -265,13 +265,13 @@ class Session:
         learn: bool = False,
         progress: Callable[[int], object] | None = None,
     ) -> Profile:
-        """Runs the model and tells what that took, and when what happened.
+        """Runs the model, and returns its times and the events of one run.
 
         Args:
-            inputs: Arrays by the names of inputs; those that are not given are random.
-            repeat: Measured runs. Three more follow that show when what happened; a single one is shown itself.
+            inputs: Arrays by the names of inputs. Missing inputs are random.
+            repeat: Number of measured runs. Three more runs record events; a single run records its own.
             warmup: Runs before, which do not count.
-            learn: Whether what is measured of nodes and transfers goes into the costs of later plans.
+            learn: Whether later plans use the measured times of nodes and transfers.
             progress: Called with the number of runs that are done.
         """
         given = _arrays.given(inputs, self._declared)
@@ -289,16 +289,16 @@ class Session:
         refine: int = 0,
         progress: Callable[[int], object] | None = None,
     ) -> Comparison:
-        """Runs the model in several configurations in turn, and by a scheduler without a plan (``dynamic``).
+        """Runs the model in several configurations in turn, and with a scheduler without a plan (``dynamic``).
 
         Args:
             inputs: As for `profile`.
             places: Strategies, devices or plan files. The first is the reference of all outputs.
-            orders: With each of these orders of ready nodes.
-            streams: With each of these: ``off``, ``auto``, ``always``.
+            orders: Orders of ready nodes to compare.
+            streams: Modes of streaming to compare: ``off``, ``auto``, ``always``.
             repeat: Measured runs of each configuration.
-            warmup: Runs of each before, which do not count.
-            refine: Rounds of running all configurations and learning from it before they are placed for the comparison.
+            warmup: Runs of each configuration before the measured runs.
+            refine: Rounds of running all configurations and learning from them, before the comparison.
             progress: Called with the number of runs that are done.
         """
         given = _arrays.given(inputs, self._declared)
@@ -314,14 +314,14 @@ class Session:
         threshold: float = 0.02,
         progress: Callable[[int], object] | None = None,
     ) -> Refinement:
-        """Runs, learns and places again, and keeps the plan that is measured to be fastest: of those placed and of each device on its
-        own. Later runs with inputs of these shapes follow it.
+        """Runs, learns and places again, and keeps the plan with the shortest measured time, among the new plans and each device alone.
+        Later runs with inputs of these shapes use it.
 
         Args:
             inputs: As for `profile`.
             rounds: Rounds, at least 1.
             repeat: Measured runs of each plan in a round.
-            threshold: A new plan is tried where it is predicted to be faster by more than this part.
+            threshold: A new plan is tried if it is predicted to be faster by more than this fraction.
             progress: Called with the number of runs that are done.
         """
         given = _arrays.given(inputs, self._declared)
@@ -336,39 +336,39 @@ class Session:
         capacity: int = 2,
         measure: bool = True,
     ) -> Pipeline:
-        """The model as a pipeline for a stream of data sets like this one: stages that work at the same time on different devices.
+        """Opens the model as a pipeline for a stream of samples with these shapes: stages run at the same time on different devices.
 
         Args:
             inputs: As for `plan`.
-            goal: What is sought: the least ``period`` from result to result, or the least ``latency`` of each.
-            stages: Which mappings are sought among: ``all``, ``together`` (all devices, one data set at a time), ``replicated`` (a whole
-                copy on each core), ``data-parallel`` (all cores of a CPU device work at each data set together) or ``pipelined`` (stages on
-                one device each).
-            capacity: Data sets that may wait before each stage, for each of its devices.
-            measure: Whether costs are measured first, which takes some ten runs of the model on one core.
+            goal: Time to minimise: the ``period`` from result to result, or the ``latency`` of each sample.
+            stages: Mappings to choose from: ``all``, ``together`` (all devices, one sample at a time), ``replicated`` (a whole copy on
+                each core), ``data-parallel`` (all cores of a CPU device share each sample) or ``pipelined`` (stages on one device
+                each).
+            capacity: Samples that may wait before each stage, per device of the stage.
+            measure: Whether costs are measured first, which takes about ten runs of the model on one core.
         """
         given = _arrays.given(inputs, self._declared)
         return Pipeline(self._session.pipeline(given, goal, stages, capacity, measure), self._declared)
 
     def problem(self, inputs: Arrays | None = None) -> dict[str, Any]:
-        """The problem of placing the model on this session's devices, for the placement simulator: ``anabranch.place(session.problem())``. Times
-        are seconds, sizes bytes."""
+        """Returns the placement problem of the model on this session's devices, for the placement simulator:
+        ``anabranch.place(session.problem())``. Times are in seconds, sizes in bytes."""
         return dict(json.loads(self._session.problem(_arrays.given(inputs, self._declared))))
 
     def platform(self) -> dict[str, Any]:
-        """The devices and links as a platform file holds them, to be edited, written as JSON and given as ``platform=``: in it ``times``
-        multiplies a device's times. Times are seconds, sizes bytes."""
+        """Returns the devices and links in the form of a platform file. Edit it, write it as JSON, and pass it as ``platform=``.
+        ``times`` multiplies a device's times. Times are in seconds, sizes in bytes."""
         return dict(json.loads(self._session.platform()))
 
     def calibrate(self) -> None:
-        """Measures the devices whose rates are not known, and their links: about a second each. Plans that were made stay as they are."""
+        """Measures devices of unknown speed and their links, about a second each. Existing plans stay the same."""
         self._session.calibrate()
 
     def save_costs(self, path: str | os.PathLike[str] | None = None) -> None:
-        """Adds what this session has learned to a cost store: the one that it was opened with, if no other is named."""
+        """Adds the costs that this session has learned to a cost store. The default is the store that it was opened with."""
         path = path or self._costs
         if path is None:
-            raise InputError("name the cost store's file: this session was opened without one")
+            raise InputError("this session was opened without a cost store; name the file")
         self._session.save_costs(path)
 
     def __repr__(self) -> str:

@@ -12,7 +12,7 @@ from . import _native
 
 
 class Rows(list[dict[str, Any]]):
-    """Rows of a table: a list of dictionaries with the same keys, as ``pandas.DataFrame(rows)`` takes it. Notebooks show a table."""
+    """Rows of a table: a list of dictionaries with the same keys, ready for ``pandas.DataFrame(rows)``. Notebooks show a table."""
 
     def _repr_html_(self) -> str:
         columns = list(dict.fromkeys(key for row in self for key in row))
@@ -50,8 +50,8 @@ class Devices(Rows):
 
     Attributes:
         host: The machine as a whole: processor, cores, caches, memory in bytes.
-        notes: What a person should know: what is missing, what was assumed.
-        details: All that is known of each device, by its name.
+        notes: Notes for people on missing devices and assumptions.
+        details: All facts about each device, by its name.
     """
 
     def __init__(self, text: str) -> None:
@@ -67,12 +67,12 @@ class Devices(Rows):
 
 
 class Plan:
-    """A plan: which device runs which node when, what travels, and in which memory. Times are milliseconds, sizes bytes.
+    """A plan: device and time of each node, transfers, and memory. Times are in milliseconds, sizes in bytes.
 
     Attributes:
         facts: ``strategy``, ``predicted_ms``, ``predicted_interval_ms`` (nine of ten runs), ``place_ms``, ``traffic_bytes``, ``devices``
-            (``device``, ``kind``, ``nodes``, ``busy_ms``, ``peak_bytes``, ``limit_bytes``), and ``whole``: False where shapes follow from
-            computed values, so that this is the plan of what comes before them.
+            (``device``, ``kind``, ``nodes``, ``busy_ms``, ``peak_bytes``, ``limit_bytes``), and ``whole``. ``whole`` is False if shapes
+            depend on computed values; the plan then covers only the nodes before them.
     """
 
     def __init__(self, plan: _native.Plan) -> None:
@@ -87,8 +87,8 @@ class Plan:
         return float(self.facts["predicted_ms"])
 
     def rows(self) -> Rows:
-        """A row for each node: ``node``, ``op``, ``device``, ``start_ms``, ``end_ms``, ``busy_ms``, ``cost`` (what the prediction rests
-        on), ``reason`` (why it is there)."""
+        """One row per node: ``node``, ``op``, ``device``, ``start_ms``, ``end_ms``, ``busy_ms``, ``cost`` (source of the prediction),
+        ``reason`` (of the placement)."""
         return self._rows
 
     def dict(self) -> dict[str, Any]:
@@ -96,11 +96,11 @@ class Plan:
         return dict(json.loads(self._file))
 
     def save(self, path: str | Path) -> None:
-        """Writes the plan file: to read, to edit, and to be given as ``place=`` to a session. Its name has to end in ``.json``."""
+        """Writes the plan file, to read, to edit, and to pass as ``place=`` to a session. Its name must end in ``.json``."""
         _native.write_text(path, self._file)
 
     def dot(self) -> str:
-        """The nodes in Graphviz' language, coloured by device; edges between devices are labelled with their bytes."""
+        """The nodes in the language of Graphviz, coloured by device. Edges between devices are labelled with their bytes."""
         return self._plan.dot()
 
     def html(self) -> str:
@@ -116,10 +116,10 @@ class Plan:
 
 
 class Profile:
-    """Measured runs, and when what happened in one of them. Times are milliseconds, sizes bytes.
+    """Measured runs, and the events of one of them. Times are in milliseconds, sizes in bytes.
 
     Attributes:
-        report: What ``anabranch run --json`` tells: ``latency_ms`` (median, its interval, quantiles), ``predicted_makespan_ms``,
+        report: Output of ``anabranch run --json``: ``latency_ms`` (median, its interval, quantiles), ``predicted_makespan_ms``,
             ``measured_makespan_ms``, ``devices``, ``links``, … and ``samples_ms``, the makespan of each measured run.
     """
 
@@ -141,9 +141,9 @@ class Profile:
         return None if predicted is None else float(predicted)
 
     def rows(self) -> Rows:
-        """A row for each node, transfer and host operator of the last run, by start: ``kind``, ``name``, ``on`` (device or link),
-        ``ready_ms``, ``start_ms``, ``end_ms``, ``waited_ms``, ``bytes``, ``predicted_ms`` (how long it was predicted to take; None
-        for host operators), ``phase`` (which of the run's plans it belongs to; None for host operators, and for models that run in one)."""
+        """One row per node, transfer and host operator of the last run, by start: ``kind``, ``name``, ``on`` (device or link),
+        ``ready_ms``, ``start_ms``, ``end_ms``, ``waited_ms``, ``bytes``, ``predicted_ms`` (predicted duration; None for host
+        operators), ``phase`` (index of its plan; None for host operators, and for models with one phase)."""
         return self._rows
 
     def dict(self) -> dict[str, Any]:
@@ -155,7 +155,7 @@ class Profile:
         return self._profile.svg()
 
     def html(self) -> str:
-        """A page with the graph, the schedule, the memory and every node's figures, predicted beside measured. It needs no network."""
+        """A page with the graph, the schedule, the memory and every node's figures, predicted and measured. It needs no network."""
         return self._profile.page()
 
     def save_trace(self, path: str | Path) -> None:
@@ -171,10 +171,10 @@ class Profile:
 
 
 class Comparison:
-    """Configurations of one model, each really run. Times are milliseconds, sizes bytes.
+    """Measured configurations of one model. Times are in milliseconds, sizes in bytes.
 
     Attributes:
-        data: Everything, as ``anabranch compare --json`` tells it.
+        data: Output of ``anabranch compare --json``.
     """
 
     def __init__(self, text: str, page: str) -> None:
@@ -183,16 +183,16 @@ class Comparison:
 
     @property
     def best(self) -> str:
-        """The place of the configuration with the least measured median."""
+        """The placement of the configuration with the shortest measured median."""
         return str(min(self.rows(), key=lambda row: row["measured_ms"])["place"])
 
     @property
     def failed(self) -> dict[str, str]:
-        """The places without a plan, and why."""
+        """The placements without a plan, and the reasons."""
         return {configuration["place"]: why for configuration, why in self.data["failed"]}
 
     def rows(self) -> Rows:
-        """A row for each configuration: ``place``, ``order``, ``stream``,
+        """One row per configuration: ``place``, ``order``, ``stream``,
         ``same_plan_as`` (an earlier configuration whose plan is the same),
         ``predicted_ms``, ``measured_ms`` (median), ``low_ms`` and ``high_ms`` (where the median is, with the comparison's confidence),
         ``error_percent`` ((predicted − measured) / measured), ``traffic_bytes``, ``place_ms``, ``same_bits`` and ``within`` (whether the
@@ -229,11 +229,11 @@ def _row(outcome: dict[str, Any]) -> dict[str, Any]:
 
 
 class Refinement:
-    """Rounds of running, learning and placing again. Times are milliseconds.
+    """Rounds of running, learning and placing again. Times are in milliseconds.
 
     Attributes:
-        data: Everything: the rounds with all plans that were run in each.
-        plan: The plan that is kept, and that the session's runs with these shapes follow from now on.
+        data: All rounds, with the plans that each round ran.
+        plan: The plan that is kept, which the session's runs with these shapes use from now on.
     """
 
     def __init__(self, text: str, plan: _native.Plan) -> None:
@@ -241,10 +241,10 @@ class Refinement:
         self.plan = Plan(plan)
 
     def rows(self) -> Rows:
-        """A row for each plan that was run in a round: ``round``, ``role`` (``kept so far``, ``proposed`` or ``single device``),
-        ``place``, ``predicted_ms`` (with the costs before the round), ``measured_ms`` (median), ``error_percent`` and, of the plan kept
-        so far, ``node_error_percent``: by how much of their time its nodes were predicted wrongly. Then ``verdict``, how the round
-        ended."""
+        """One row per plan that a round ran: ``round``, ``role`` (``kept so far``, ``proposed`` or ``single device``),
+        ``place``, ``predicted_ms`` (with the costs before the round), ``measured_ms`` (median) and ``error_percent``. The plan kept so
+        far also has ``node_error_percent``, the prediction error of its nodes as a share of their time. ``verdict`` is the result of
+        the round."""
         return Rows(row for entry in self.data["rounds"] for row in _round(entry))
 
     def _repr_html_(self) -> str:

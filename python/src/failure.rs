@@ -47,7 +47,7 @@ impl Failure {
         if let Some(short) = panic.downcast_ref::<OutOfMemory>() {
             return Self::new(ErrorKind::Memory, short);
         }
-        Self::internal(panic_text(panic).unwrap_or("a panic without a text"))
+        Self::internal(panic_text(panic).unwrap_or("a panic without a message"))
     }
 
     /// Whether a run exceeded its time limit.

@@ -144,7 +144,7 @@ fn built(nodes: Vec<Declared>, raised: &Raised) -> Result<Flow<'static>> {
         let Declared { kind, name, does, reads, weight, pin, machine, bytes } = node;
         let read = |number: &usize| outputs.get(*number).cloned();
         let reads: Vec<_> = reads.iter().map(read).collect::<Option<_>>().ok_or_else(|| {
-            Failure::argument(format_args!("node {name:?} reads a node that is not declared before it"))
+            Failure::argument(format_args!("node {name:?} reads a node that is not declared before; declare it first"))
         })?;
         let (function, reads) = (Function { does, raised: raised.clone() }, &reads[..]);
         let output = match &*kind {

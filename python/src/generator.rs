@@ -152,7 +152,8 @@ impl Generator {
 
 fn over() -> Failure {
     Failure::argument(
-        "another answer of this generator was begun, which ended this one: take what you want of one before the next",
+        "another answer of this generator was started, which ended this one; read one answer before you start \
+         the next",
     )
 }
 

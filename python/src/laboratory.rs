@@ -41,11 +41,11 @@ fn problem(graph: &Source, platform: Option<&Source>) -> Result<LoadedProblem> {
         (Loaded::Problems(_), None) => Err(refuse(graph, "it has several problems; give one")),
         (Loaded::Graph(alone), Some(other)) => match loaded(other)? {
             Loaded::Platform(platform) => alone.on(platform).map_err(Failure::argument),
-            _ => Err(refuse(other, "it holds no devices")),
+            _ => Err(refuse(other, "it does not hold devices")),
         },
         (Loaded::Graph(_), None) => Err(refuse(graph, "it needs a platform")),
-        (Loaded::Problems(_), Some(_)) => Err(refuse(graph, "it brings its own devices; leave the platform out")),
-        _ => Err(refuse(graph, "it holds no graph")),
+        (Loaded::Problems(_), Some(_)) => Err(refuse(graph, "it has its own devices; leave out the platform")),
+        _ => Err(refuse(graph, "it does not hold a graph")),
     }
 }
 

@@ -52,7 +52,7 @@ fn inputs(given: &[Given], tensor: impl Fn(&PyBuffer<u8>, TensorSpec) -> Option<
         if wanted != found {
             return Err(refused(&format_args!("{spec} has {wanted} bytes, but {found} are given")));
         }
-        let made = tensor(bytes, spec).ok_or_else(|| refused(&"there is no memory for a copy of it"))?;
+        let made = tensor(bytes, spec).ok_or_else(|| refused(&"out of memory for a copy of it"))?;
         inputs = inputs.tensor(name, made);
     }
     Ok(inputs)

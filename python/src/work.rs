@@ -87,7 +87,7 @@ pub(crate) fn watched<T: Send>(
 }
 
 fn no_thread(error: &std::io::Error) -> Failure {
-    Failure::new(ErrorKind::Memory, format_args!("the system gives no thread to work on: {error}"))
+    Failure::new(ErrorKind::Memory, format_args!("the system cannot start a thread: {error}"))
 }
 
 fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {

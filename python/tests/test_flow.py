@@ -178,7 +178,7 @@ def test_wrong_flows_are_refused_by_name():
         bound.source("first", range(3), pin=9)
         bound.run(workers=2)
     flow.source("second", range(4))
-    with pytest.raises(ab.errors.InputError, match="as many items"):
+    with pytest.raises(ab.errors.InputError, match="same number of items"):
         flow.run()
     twins = ab.Flow()
     twins.feeder("twin", 1)

@@ -26,8 +26,8 @@ pub fn parse_bytes(text: &str) -> Result<u64, SizeError> {
     }
     let factor = unit_bytes(unit).ok_or_else(|| {
         SizeError(format!(
-            "`{unit}` in `{text}` is not a unit; known are B, K, M, G, T (powers of 1024), KiB … TiB and KB … TB (powers \
-             of 1000)"
+            "`{unit}` in `{text}` is not a unit; the units are B, K, M, G, T (powers of 1024), KiB … TiB and KB \
+             … TB (powers of 1000)"
         ))
     })?;
     let too_large = || SizeError(format!("`{text}` is more than 2^64 - 1 bytes"));
@@ -42,7 +42,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, SizeError> {
 pub fn parse_memory_override(text: &str) -> Result<(String, u64), SizeError> {
     match text.split_once('=') {
         Some((device, size)) if !device.trim().is_empty() => Ok((device.trim().to_owned(), parse_bytes(size)?)),
-        _ => Err(SizeError(format!("`{text}` names no device; write DEVICE=BYTES, as in gpu0=8GiB"))),
+        _ => Err(SizeError(format!("`{text}` does not name a device; write DEVICE=BYTES, as in gpu0=8GiB"))),
     }
 }
 
@@ -141,7 +141,7 @@ mod tests {
     fn what_is_no_size_is_refused() {
         let table: [(&[&str], &str); 3] = [
             (&["", "G", ".5G", "1.2.3G", "-1", "-1GiB", "1e9", "1e400", "1 -G"], "is not a size; write"),
-            (&["5 apples", "1GG", "1iB", "1E", "1é"], "is not a unit; known are"),
+            (&["5 apples", "1GG", "1iB", "1E", "1é"], "is not a unit; the units are"),
             (&["18446744073709551616", "16777216T", "99999999999999999999999999"], "is more than 2^64 - 1 bytes"),
         ];
         for (texts, problem) in table {
@@ -155,9 +155,12 @@ mod tests {
     #[test]
     fn an_override_names_a_device() {
         assert_eq!(parse_memory_override("gpu0=8GiB"), Ok(("gpu0".to_owned(), 8 << 30)));
-        for (text, problem) in
-            [("8GiB", "no device"), ("=8GiB", "no device"), ("", "no device"), ("gpu0=", "not a size")]
-        {
+        for (text, problem) in [
+            ("8GiB", "not name a device"),
+            ("=8GiB", "not name a device"),
+            ("", "not name a device"),
+            ("gpu0=", "not a size"),
+        ] {
             let error = parse_memory_override(text).expect_err(text).to_string();
             assert!(error.contains(problem), "{error}");
         }

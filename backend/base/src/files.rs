@@ -58,7 +58,7 @@ pub fn json_problem(error: &serde_json::Error) -> String {
         Category::Eof => format!("its JSON is cut off at {place}"),
         Category::Syntax | Category::Io => format!("it is not JSON: {cause} at {place}"),
         Category::Data => match cause.split_once(", expected struct ") {
-            Some((found, _)) => format!("{found} at {place}, where an object is expected"),
+            Some((found, _)) => format!("{found} at {place}, but an object is expected"),
             None => format!("{cause} at {place}"),
         },
     }
@@ -178,7 +178,8 @@ pub fn may_write(path: &Path) -> io::Result<()> {
         return Ok(());
     }
     permissions(&resolved.end)?;
-    let refused = |error: io::Error| io::Error::new(error.kind(), format!("its directory takes no new file: {error}"));
+    let refused =
+        |error: io::Error| io::Error::new(error.kind(), format!("no file can be created in its directory: {error}"));
     Part::beside(&resolved.end).map(drop).map_err(refused)
 }
 
@@ -192,7 +193,7 @@ fn permissions(place: &Path) -> io::Result<Option<fs::Permissions>> {
         }
         #[cfg(unix)]
         Ok(_) if rustix::fs::access(place, rustix::fs::Access::WRITE_OK).is_err() => {
-            Err(io::Error::new(ErrorKind::PermissionDenied, "may not be written by this user"))
+            Err(io::Error::new(ErrorKind::PermissionDenied, "this user has no permission to write it"))
         }
         Ok(permissions) => Ok(Some(permissions)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -262,7 +263,7 @@ impl Part {
                 Err(error) => return Err(error),
             }
         }
-        Err(io::Error::other("too many processes write it at the same time"))
+        Err(io::Error::other("too many processes write this file at the same time"))
     }
 
     fn put(mut self, place: &Path) -> io::Result<()> {

@@ -69,8 +69,8 @@ fn end(bytes: usize) {
     }
     let _ = writeln!(
         std::io::stderr(),
-        "anabranch: the system has no memory left for {bytes} bytes more; close other programs, use smaller inputs, or raise the limit \
-         that this process runs under"
+        "anabranch: out of memory: the system cannot provide {bytes} more bytes; close other programs, use \
+         smaller inputs, or raise the memory limit of this process"
     );
     std::process::exit(CODE);
 }

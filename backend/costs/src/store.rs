@@ -67,7 +67,7 @@ impl CostStore {
     pub fn default_path() -> Result<PathBuf, StoreError> {
         let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
         let data = absolute("XDG_DATA_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/share")));
-        let nowhere = "no place for the cost store: neither XDG_DATA_HOME nor HOME is set; name a file";
+        let nowhere = "the cost store has no path: neither XDG_DATA_HOME nor HOME is set; name a file";
         Ok(data.ok_or_else(|| StoreError(nowhere.into()))?.join("anabranch/costs.json"))
     }
 
@@ -79,11 +79,7 @@ impl CostStore {
         let Some((mut store, dropped)) = Self::there(path)? else { return Ok(Loaded::default()) };
         store.saved.clone_from(&store.machines);
         store.place = fs::canonicalize(path).ok();
-        let text = || {
-            format!(
-                "{dropped} entries made no sense and are not used; the file as it is will be kept when it is written"
-            )
-        };
+        let text = || format!("invalid entries, not used: {dropped}; the next write keeps a copy of the present file");
         let warnings = (dropped > 0).then(|| format!("cost store {}: {}", path.display(), text()));
         Ok(Loaded { store, warnings: warnings.into_iter().collect() })
     }
@@ -194,7 +190,8 @@ impl CostStore {
         let others: Vec<&str> = self.others().collect();
         if self.here().is_empty() && !others.is_empty() {
             notes.push(format!(
-                "the cost store knows nothing of this machine ({fingerprint}); what it holds of {} is kept and not used",
+                "the cost store has no measurements of this machine ({fingerprint}); those of {} are kept and \
+                 not used",
                 others.join("; ")
             ));
         }
@@ -281,7 +278,7 @@ impl CostStore {
         }
         let head: Head = serde_json::from_slice(text).map_err(|error| files::json_problem(&error))?;
         if head.version != FORMAT_VERSION {
-            return Err(format!("its format is {}, and this program knows {FORMAT_VERSION}", head.version));
+            return Err(format!("its format is {}, but this program reads {FORMAT_VERSION}", head.version));
         }
         let mut store: Self = serde_json::from_slice(text).map_err(|error| files::json_problem(&error))?;
         let dropped = store.machines.values_mut().map(MachineCosts::clean).sum();
@@ -298,7 +295,7 @@ impl PartialEq for CostStore {
 
 fn no_store(path: &Path, problem: &str) -> StoreError {
     StoreError(format!(
-        "{} is no cost store: {problem}; it was left as it is: name another file, or move it away",
+        "{} is not a cost store: {problem}; it was not changed: name another file, or move it away",
         path.display()
     ))
 }
@@ -315,7 +312,7 @@ fn keep_aside(path: &Path) -> io::Result<()> {
         PathBuf::from(name)
     };
     let mut free = (1..10_000).map(named).filter(|aside| fs::symlink_metadata(aside).is_err());
-    let aside = free.next().ok_or_else(|| io::Error::other("too many old copies beside it"))?;
+    let aside = free.next().ok_or_else(|| io::Error::other("there are too many old copies of it"))?;
     let text = files::read(path, MOST_BYTES)?;
     files::write(&aside, |file| file.write_all(&text))
 }
@@ -388,7 +385,7 @@ mod tests {
             let refused = [CostStore::load(&path).map(drop), filled().save(&path), filled().replace(&path)];
             for refused in refused {
                 let message = refused.expect_err("no store").to_string();
-                assert!(message.contains("is no cost store") && message.contains("move it away"), "{message}");
+                assert!(message.contains("is not a cost store") && message.contains("move it away"), "{message}");
             }
             assert_eq!(fs::read_to_string(&path).expect("kept"), text);
             assert_eq!(fs::read_dir(directory.path()).expect("a directory").count(), 1);
@@ -409,7 +406,7 @@ mod tests {
         let mut loaded = CostStore::load(&path).expect("readable");
         loaded.store.settle("m");
         assert_eq!(loaded.store, filled());
-        assert!(loaded.warnings[0].contains("2 entries"), "{:?}", loaded.warnings);
+        assert!(loaded.warnings[0].contains("invalid entries, not used: 2"), "{:?}", loaded.warnings);
         assert!(!aside.exists(), "reading changes nothing");
         loaded.store.save(&path).expect("writable");
         assert_eq!(fs::read(aside).expect("kept"), text);

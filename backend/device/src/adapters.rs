@@ -30,7 +30,10 @@ pub(super) fn detect(root: &Path, software: bool, host_memory: u64, cpus: &[CpuD
     notes.extend(absence(&infos, software));
     notes.extend(undriven(root, &infos));
     notes.extend(gpus.iter().filter(|gpu| gpu.memory_source == MemorySource::Limits).map(|gpu| {
-        format!("{}: its memory is not known; taken as its largest buffer, unless its bytes are given", gpu.name)
+        format!(
+            "{}: its memory is not known; plans assume the size of its largest buffer, unless you give the bytes",
+            gpu.name
+        )
     }));
     Found { gpus, notes }
 }
@@ -144,9 +147,8 @@ fn absence(infos: &[wgpu::AdapterInfo], software: bool) -> Option<String> {
         return Some(format!("no GPU: no {interface} driver was found; everything runs on the CPU"));
     }
     let all_software = infos.iter().all(|info| info.device_type == wgpu::DeviceType::Cpu);
-    (all_software && !software).then(|| {
-        format!("no GPU: only a software adapter was found ({}); it counts as one only on request", infos[0].name)
-    })
+    (all_software && !software)
+        .then(|| format!("no GPU: only a software adapter was found ({}); it is used only on request", infos[0].name))
 }
 
 /// GPUs on the bus without an adapter: their driver is missing.

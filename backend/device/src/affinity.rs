@@ -40,7 +40,7 @@ pub fn excludes(pu: u32) -> bool {
 /// Takes about two microseconds, and longer if the thread has to move.
 pub fn pin_current_thread(pus: &[u32]) -> Result<Pinned, PinError> {
     if pus.is_empty() {
-        return Err(PinError("a thread cannot be pinned to no processing unit".into()));
+        return Err(PinError("a thread cannot be pinned to an empty set of processing units".into()));
     }
     let before = system::allowed()?;
     system::pin(pus)?;
@@ -72,7 +72,7 @@ mod system {
 
     pub(super) fn allowed() -> Result<Units, PinError> {
         sched_getaffinity(None)
-            .map_err(|error| PinError(format!("the system does not say where a thread may run: {error}")))
+            .map_err(|error| PinError(format!("cannot read the processing units of a thread: {error}")))
     }
 
     pub(super) fn current_unit() -> Option<u32> {
@@ -97,7 +97,8 @@ mod system {
         for &pu in pus {
             if pu as usize >= CpuSet::MAX_CPU {
                 let last = CpuSet::MAX_CPU - 1;
-                let problem = format!("processing unit {pu} cannot be pinned to: this build knows units 0 to {last}");
+                let problem =
+                    format!("no thread can be pinned to processing unit {pu}: this build supports units 0 to {last}");
                 return Err(PinError(problem));
             }
             units.set(pu as usize);
@@ -163,8 +164,8 @@ mod tests {
     fn bad_sets_are_refused_and_change_nothing() {
         let before = allowed();
         let refusal = |pus: &[u32]| pin_current_thread(pus).expect_err("impossible").to_string();
-        assert!(refusal(&[]).contains("no processing unit"));
-        assert!(refusal(&[u32::MAX]).contains("processing unit 4294967295 cannot be pinned to"));
+        assert!(refusal(&[]).contains("empty set of processing units"));
+        assert!(refusal(&[u32::MAX]).contains("pinned to processing unit 4294967295"));
         let absent = 1023;
         if !std::path::Path::new("/sys/devices/system/cpu/cpu1023").exists() {
             assert!(refusal(&[absent]).contains("processing units 1023"));

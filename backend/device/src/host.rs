@@ -75,8 +75,8 @@ pub(super) fn survey(root: &Path) -> Surveyed {
 fn quota_note(threads: usize, usable: usize) -> Option<String> {
     (threads < usable).then(|| {
         format!(
-            "a control group gives this process the time of {threads} of its {usable} hardware threads; times will be \
-             steadier if it is bound to as many (taskset)"
+            "a control group limits this process to the time of {threads} of its {usable} hardware threads; bind \
+             it to that many threads (taskset) for steadier times"
         )
     })
 }

@@ -105,7 +105,7 @@ impl DetectError {
 /// The end of an error about a GPU that is not there: how to get a build that can have one. Empty in a build with the
 /// feature `gpu`.
 pub const GPU_HINT: &str =
-    if cfg!(feature = "gpu") { "" } else { "; this build has no GPUs: build with the feature `gpu`" };
+    if cfg!(feature = "gpu") { "" } else { "; this build has no GPU support: build with the feature `gpu`" };
 
 /// The GPUs found, and what is to be said about them.
 #[derive(Default)]
@@ -139,7 +139,9 @@ pub fn detect(options: &DetectOptions) -> Result<Inventory, DetectError> {
 pub fn detect_cpus(options: &DetectOptions) -> Result<Inventory, DetectError> {
     let mut inventory = taken(options, false)?;
     if !options.no_gpu {
-        inventory.notes.push("no GPU: none was found when the model was compiled, and no driver has come since".into());
+        inventory
+            .notes
+            .push("no GPU: none was found when the model was compiled, and no driver was installed since".into());
     }
     Ok(inventory)
 }
@@ -228,7 +230,7 @@ impl Inventory {
         self.cpus.retain(|cpu| only.contains(&cpu.name));
         self.gpus.retain(|gpu| only.contains(&gpu.name));
         match self.cpus.is_empty() {
-            true => Err(error(first, "a CPU device is needed beside GPUs; name one as well".to_owned())),
+            true => Err(error(first, "GPUs need a CPU device next to them; name one as well".to_owned())),
             false => Ok(()),
         }
     }
@@ -239,11 +241,11 @@ impl Inventory {
         match self.cpus.iter_mut().find(|cpu| cpu.name == name) {
             Some(cpu) if (1.0..=1000.0).contains(&times) => {
                 *cpu = cpu.clone().slowed(times);
-                self.notes.push(format!("{name} is emulated: each node takes {times} times as long"));
+                self.notes.push(format!("{name} is emulated: each node is slowed down {times} times"));
                 Ok(())
             }
             _ => {
-                let advice = format!("name a CPU device ({known}), and a number from 1 to 1000");
+                let advice = format!("name a CPU device ({known}) and a factor from 1 to 1000");
                 let problem = format!("`{name}` cannot be made {times} times slower: {advice}");
                 Err(DetectError { device: name.to_owned(), problem })
             }
@@ -268,7 +270,7 @@ impl Inventory {
         };
         if bytes > found {
             let (wanted, found) = (format_bytes(bytes), format_bytes(found));
-            self.notes.push(format!("{name}: {wanted} of memory are allowed, but only {found} were found"));
+            self.notes.push(format!("{name}: the memory limit is {wanted}, but the device has only {found}"));
         }
         Ok(())
     }
@@ -335,7 +337,7 @@ mod tests {
         let set = detect(&options(&[("cpu0", 4096)])).expect("every machine has cpu0");
         assert_eq!(set.device("cpu0").map(DeviceRef::memory), Some(4096));
         let most = detect(&options(&[("cpu0", u64::MAX)])).expect("every machine has cpu0");
-        assert!(most.notes.iter().any(|note| note.starts_with("cpu0: 16 EiB")), "{:?}", most.notes);
+        assert!(most.notes.iter().any(|note| note.starts_with("cpu0: the memory limit is 16 EiB")), "{:?}", most.notes);
         let error = detect(&options(&[("tpu0", 1)])).expect_err("there is no such device").to_string();
         assert!(error.contains("`tpu0`") && error.contains("cpu0"), "{error}");
     }
@@ -373,7 +375,7 @@ mod tests {
         let error = detect(&only(&["tpu0"])).expect_err("there is no such device").to_string();
         assert!(error.contains("`tpu0`") && error.contains("cpu0"), "{error}");
         if detect(&only(&[])).expect("all").device("gpu0").is_some() {
-            assert!(detect(&only(&["gpu0"])).expect_err("no host").to_string().contains("a CPU device is needed"));
+            assert!(detect(&only(&["gpu0"])).expect_err("no host").to_string().contains("GPUs need a CPU device"));
         }
     }
 

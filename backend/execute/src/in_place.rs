@@ -105,7 +105,7 @@ impl Executor {
             let former = state.spare.get(pair.output).and_then(Option::as_ref);
             if former.is_none_or(|buffer| buffer.len() != value.spec.bytes()) {
                 let text =
-                    format!("input {:?} goes on with a former output, but there is none of its size", value.name);
+                    format!("input {:?} continues a former output, but no former output has its size", value.name);
                 return Err(ExecError::new(ErrorKind::Input, text));
             }
         }

@@ -359,7 +359,7 @@ pub fn verify_devices(planned: &[PlanDevice], given: &[ComputeDevice]) -> Result
     }
     let planned = planned.iter().map(|device| &*device.name).collect::<Vec<_>>().join(", ");
     let given = given.iter().map(ComputeDevice::name).collect::<Vec<_>>().join(", ");
-    let text = format!("the plan was made for {planned}, but these devices are given: {given}; make it again");
+    let text = format!("the plan was made for {planned}, but the devices are {given}; make the plan again");
     Err(ExecError::new(ErrorKind::DeviceFailure, text))
 }
 
@@ -377,7 +377,7 @@ fn verify_specs<'p, 't>(
     match wanted.zip(given).find(|(value, spec)| value.spec != **spec) {
         None => Ok(()),
         Some((value, given)) => {
-            let text = format!("input {:?} is {}, but {given} was given", value.name, value.spec);
+            let text = format!("input {:?} must be {}, but is {given}", value.name, value.spec);
             Err(ExecError::new(ErrorKind::Input, text))
         }
     }

@@ -163,7 +163,7 @@ impl Supervisor<'_> {
     pub(super) fn look(&self) -> Option<Duration> {
         self.check();
         if !self.channels.stop.is_set() && self.is_stalled() {
-            let text = format!("the run stalled: {}; please report this as a fault of the runtime", (self.graph)());
+            let text = format!("the run stalled: {}; this is a bug in Anabranch, please report it", (self.graph)());
             self.end(ExecError::new(ErrorKind::Internal, text));
         }
         let patience = (self.stall_after / 4).max(SHORTEST);

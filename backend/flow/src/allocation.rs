@@ -128,10 +128,10 @@ impl Allocation {
             let (node, worker) = match numbers[..] {
                 [] => continue,
                 [node, worker] => (node.parse::<usize>(), worker.parse::<u32>()),
-                _ => return refuse(format!("has {} words; it has a node and a worker", numbers.len())),
+                _ => return refuse(format!("has {} words; write a node and a worker", numbers.len())),
             };
             let (Ok(node), Ok(worker)) = (node, worker) else {
-                return refuse(format!("is {text:?}; a node and a worker are two numbers, such as `3 0`"));
+                return refuse(format!("is {text:?}; write a node and a worker as numbers, such as `3 0`"));
             };
             match workers.get_mut(node) {
                 None => {
@@ -147,7 +147,7 @@ impl Allocation {
         match workers.iter().position(Option::is_none) {
             Some(node) => {
                 let name = names[node];
-                Err(AllocationError(format!("the allocation has no line for node {node}, {name:?}; each node has one")))
+                Err(AllocationError(format!("the allocation has no line for node {node}, {name:?}; add one")))
             }
             None => Ok(Self::new(names.into_iter().zip(workers.into_iter().flatten()))),
         }
@@ -177,11 +177,12 @@ impl Allocation {
                     format!("puts node {name:?} on worker {worker}, but the workers are 0 to {last}; run it with more")
                 }
                 _ if *name != node.name => {
-                    format!("has node {name:?} where the flow has {:?}; it was made for another flow", node.name)
+                    format!("has node {name:?} at the position of {:?}; it was made for another flow", node.name)
                 }
                 Some(pin) if pin != worker => {
                     format!(
-                        "puts node {name:?} on worker {worker}, but it is pinned to worker {pin}; change one of both"
+                        "puts node {name:?} on worker {worker}, but the node is pinned to worker {pin}; change \
+                         one of them"
                     )
                 }
                 _ => return worker_config.admits(name, Some(worker), settings.machine).map(|()| worker),

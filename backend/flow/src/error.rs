@@ -22,20 +22,18 @@ pub enum FlowError {
     Cancelled,
     /// A source had fewer items than another.
     #[error(
-        "source {ended:?} ended after {items} items, but source {other:?} had {more} already: nodes that read both would wait for \
-         ever; give both as many items (`take` ends an iterator)"
+        "source {ended:?} ended after {items} items, but source {other:?} already had {more}, so nodes that read \
+         both would wait forever; give both the same number of items (`take` ends an iterator)"
     )]
     Uneven { ended: String, items: u64, other: String, more: u64 },
     /// A node reads a port of another flow.
-    #[error("node number {node} reads a port of another flow; give it ports of nodes of its own")]
+    #[error("node number {node} reads a port of another flow; give it ports of its own flow")]
     Foreign { node: usize },
     /// Two nodes have the same name.
-    #[error("two nodes are called {node:?}; give each node a name of its own, since allocations and errors name nodes")]
+    #[error("two nodes are called {node:?}; give each node another name")]
     TwoOfOneName { node: String },
     /// A node reads no port.
-    #[error(
-        "node {node:?} reads no port, so nothing would ever start it; make it a source or a feeder, or give it a port"
-    )]
+    #[error("node {node:?} reads no port, so it would never start; make it a source or a feeder, or give it a port")]
     NoInput { node: String },
     /// A weight is not valid.
     #[error("node {node:?} has weight {weight}; a weight is finite and not negative")]
@@ -52,7 +50,8 @@ pub enum FlowError {
     UnknownMachine { node: String, machine: u32, last: u32 },
     /// A node's pin and machine contradict each other.
     #[error(
-        "node {node:?} is pinned to worker {worker}, which is not of machine {machine}, to which it is bound; drop one of both"
+        "node {node:?} is pinned to worker {worker}, but bound to machine {machine}, which does not have this \
+         worker; drop one of them"
     )]
     PinElsewhere { node: String, worker: u32, machine: u32 },
     /// Options are not valid.
@@ -69,8 +68,8 @@ pub enum FlowError {
     Allocation(#[from] AllocationError),
     /// A port cannot send its operands to another process.
     #[error(
-        "node {node:?} delivers to {reader:?}, which another process may run, but nothing says how its operands become bytes; say \
-         `travels` of its port, or bind both to machine 0"
+        "node {node:?} delivers to {reader:?}, which another process may run, but its operands cannot be \
+         converted to bytes; call `travels` on its port, or bind both nodes to machine 0"
     )]
     Homebound { node: String, reader: String },
     /// Another process of the run failed.

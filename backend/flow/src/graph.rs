@@ -306,7 +306,8 @@ impl<'f> Flow<'f> {
         match slots.filter(|slots| *slots <= MOST_SLOTS) {
             Some(_) => Ok(()),
             None => Err(FlowError::Options(format!(
-                "{} nodes with {} iterations under way are more than {MOST_SLOTS} operands at a time; use a smaller window",
+                "{} nodes with {} unfinished iterations need more than {MOST_SLOTS} operands at a time; use a \
+                 smaller window",
                 self.nodes.len(),
                 options.window()
             ))),

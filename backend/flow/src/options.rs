@@ -62,7 +62,8 @@ impl WorkerConfig {
                 links: Links::default(),
             }),
             None => Err(FlowError::Options(format!(
-                "{machines} machines with {workers_each} workers each: a flow has 1 to {MOST_WORKERS} workers"
+                "{machines} machines with {workers_each} workers each are not possible; a flow has 1 to \
+                 {MOST_WORKERS} workers"
             ))),
         }
     }
@@ -103,7 +104,7 @@ impl WorkerConfig {
                 Self::machines(machines, workers / machines)
             }
             (Some(workers), Some(machines)) => Err(FlowError::Options(format!(
-                "{workers} workers cannot be shared out among {machines} machines; take a multiple of the machines"
+                "{workers} workers cannot be divided among {machines} machines; use a multiple of the machines"
             ))),
         }
     }

@@ -69,7 +69,7 @@ impl Template {
     pub(crate) fn render(&self, messages: &[Message]) -> Result<String, GenerateError> {
         self.rendered(messages).map_err(|error| {
             let what = match error.kind() {
-                ErrorKind::OutOfFuel => "the chat template takes too many steps or too much memory".to_owned(),
+                ErrorKind::OutOfFuel => "the chat template needs too many steps or too much memory".to_owned(),
                 _ => format!("the chat template fails: {error}"),
             };
             GenerateError::file(&self.file, format!("{what}; give the prompt without --chat"))

@@ -96,10 +96,11 @@ impl Config {
         let read = match (genai.exists(), optimum.exists()) {
             (true, _) => genai_config(folder, &genai),
             (_, true) => optimum_config(folder, &optimum, model.is_some()),
-            _ if !folder.exists() => Err(GenerateError::file(folder, "there is no such folder")),
+            _ if !folder.exists() => Err(GenerateError::file(folder, "the folder does not exist; name another")),
             _ => Err(GenerateError::file(
                 folder,
-                "neither genai_config.json nor config.json is there; name a folder as onnxruntime-genai or optimum export it",
+                "the folder holds neither genai_config.json nor config.json; name a folder that \
+                 onnxruntime-genai or optimum exported",
             )),
         };
         let mut config = read?;
@@ -114,7 +115,7 @@ impl Config {
 
     fn checked(mut self) -> Result<Self, GenerateError> {
         if self.context < 2 {
-            let what = format!("the model can look at {} tokens; it takes 2 at least", self.context);
+            let what = format!("the model's context is {} tokens, but at least 2 are needed", self.context);
             return Err(GenerateError::file(&self.file, what));
         }
         self.settings.max_length = self.settings.max_length.min(self.context);
@@ -123,7 +124,7 @@ impl Config {
         let named = self.ends.iter().chain(&self.begin).chain(start).chain(self.rules.tokens());
         let beyond = named.copied().find(|token| self.vocabulary.is_some_and(|count| *token as usize >= count));
         if let Some(token) = beyond {
-            let what = format!("token {token} is none of the {} that there are", self.vocabulary.unwrap_or(0));
+            let what = format!("token {token} is outside of the vocabulary of {} tokens", self.vocabulary.unwrap_or(0));
             return Err(GenerateError::file(&self.file, what));
         }
         Ok(self)
@@ -136,15 +137,15 @@ fn genai_config(folder: &Path, path: &Path) -> Result<Config, GenerateError> {
     let (model, search) = (fields.at("model"), fields.at("search"));
     let decoder = model.at("decoder");
     if !model.value["vision"].is_null() || !model.value["speech"].is_null() {
-        return Err(GenerateError::file(path, "images and sound are not supported; name a decoder alone"));
+        return Err(GenerateError::file(path, "images and sound are not supported; name a folder with only a decoder"));
     }
     if !model.value["encoder"].is_null() {
-        let what = "encoders are not supported as onnxruntime-genai exports them; export the model with optimum";
+        let what = "encoders exported by onnxruntime-genai are not supported; export the model with optimum";
         return Err(GenerateError::file(path, what));
     }
     let name = decoder.value["filename"].as_str();
-    let name =
-        name.ok_or_else(|| GenerateError::file(path, "model.decoder.filename is missing; it names the model"))?;
+    let name = name
+        .ok_or_else(|| GenerateError::file(path, "model.decoder.filename, the name of the model's file, is missing"))?;
     let context = model.size("context_length")?.or(search.size("max_length")?);
     Ok(Config {
         model: within(folder, Path::new(name), path)?,
@@ -173,7 +174,7 @@ fn optimum_config(folder: &Path, path: &Path, is_named: bool) -> Result<Config, 
     let files = if has_encoder { &encoder::FILES[..] } else { &FILES[..] };
     let found = files.iter().map(|name| folder.join(name)).find(|file| file.exists());
     let none_of_them = || {
-        let what = format!("none of {} is there; name the model with --model", files.join(", "));
+        let what = format!("the folder holds none of {}; name the model with --model", files.join(", "));
         GenerateError::file(folder, what)
     };
     let first = |names: &[&str]| -> Result<Option<usize>, GenerateError> {
@@ -210,7 +211,7 @@ fn within(folder: &Path, name: &Path, file: &Path) -> Result<PathBuf, GenerateEr
     match name.components().all(|part| matches!(part, Component::Normal(_))) && name.file_name().is_some() {
         true => Ok(folder.join(name)),
         false => {
-            let what = format!("the model's file `{}` is not beneath this folder; name one that is", name.display());
+            let what = format!("the model's file `{}` is outside of this folder; name a file inside", name.display());
             Err(GenerateError::file(file, what))
         }
     }

@@ -138,16 +138,21 @@ impl Decoder {
     fn add(&mut self, tokens: &[u32], options: &RunOptions) -> Result<(), GenerateError> {
         let end = self.held.len() + tokens.len();
         if tokens.is_empty() || end > self.context {
-            let what = format!("{end} tokens, of which the model can look at {}; give a shorter prompt", self.context);
+            let what = format!(
+                "the text has {end} tokens, but the model's context is {}; give a shorter prompt",
+                self.context
+            );
             return Err(GenerateError::given(if tokens.is_empty() {
-                "there is no token to begin with".into()
+                "the model has no token to start with".into()
             } else {
                 what
             }));
         }
         if let Some(token) = tokens.iter().find(|token| **token as usize >= self.vocabulary) {
-            let what =
-                format!("token {token} is none of the model's {}; the tokenizer is another model's", self.vocabulary);
+            let what = format!(
+                "token {token} is outside of the model's vocabulary of {}; use the tokenizer of this model",
+                self.vocabulary
+            );
             return Err(GenerateError::given(what));
         }
         self.grow_cache(end)?;
@@ -286,11 +291,11 @@ fn read(
     let dims = logits.shape().dims();
     let (count, wide) = (dims.iter().product::<usize>(), dims.last().copied().unwrap_or(0));
     if wide < vocabulary || count == 0 {
-        let what = format!("`{name}` is {}, of fewer than {vocabulary} tokens", logits.spec());
-        return Err(GenerateError::given(format!("{what}; the configuration is another model's")));
+        let what = format!("`{name}` is {}, but the vocabulary has {vocabulary} tokens", logits.spec());
+        return Err(GenerateError::given(format!("{what}; use the configuration of this model")));
     }
     if texts > 1 && (dims[0] != texts || count != texts * wide) {
-        let what = format!("`{name}` is {}, and a token of each of {texts} texts is fed", logits.spec());
+        let what = format!("`{name}` is {}, but one token of each of {texts} texts is given", logits.spec());
         return Err(GenerateError::given(format!("{what}; give prompts one at a time")));
     }
     into.clear();
@@ -303,7 +308,11 @@ fn read(
         DType::F32 => into.extend(last(logits.elements::<f32>(), each, wide, vocabulary)),
         DType::F16 => into.extend(last(logits.elements::<f16>(), each, wide, vocabulary).map(f16::to_f32)),
         DType::BF16 => into.extend(last(logits.elements::<bf16>(), each, wide, vocabulary).map(bf16::to_f32)),
-        other => return Err(GenerateError::given(format!("`{name}` is of {other}; export floats"))),
+        other => {
+            return Err(GenerateError::given(format!(
+                "`{name}` has type {other}, but a float type is needed; export it with floats"
+            )));
+        }
     }
     Ok(())
 }
@@ -311,12 +320,12 @@ fn read(
 /// Compares the model with its configuration. Returns how many tokens there are.
 fn check(model: &Stateful, names: &Names, config: &Config) -> Result<usize, GenerateError> {
     let wrong =
-        |what: String| GenerateError::file(&config.file, format!("{what}; the configuration is another model's"));
+        |what: String| GenerateError::file(&config.file, format!("{what}; use the configuration of this model"));
     let session = model.session();
     if let Some(layers) = config.layers.filter(|layers| ![*layers, 2 * layers].contains(&model.pairs().len())) {
         let count = model.pairs().len();
         return Err(wrong(format!(
-            "{layers} layers are said to have a key and a value each, and the model has {count} states"
+            "the configuration has {layers} layers with a key and a value each, but the model has {count} states"
         )));
     }
     for pair in model.pairs() {
@@ -325,18 +334,18 @@ fn check(model: &Stateful, names: &Names, config: &Config) -> Result<usize, Gene
             if let (Some(Dim::Known(size)), Some(said), 4) = (dims.get(axis), said, dims.len())
                 && *size != said
             {
-                return Err(wrong(format!("`{}` has {size} {what}, and {said} are said", pair.input)));
+                return Err(wrong(format!("`{}` has {size} {what}, but the configuration has {said}", pair.input)));
             }
         }
     }
     let made = session.output_info(&names.logits).and_then(|info| info.dims()).and_then(|dims| dims.last());
     match (made, config.vocabulary) {
         (Some(Dim::Known(made)), Some(said)) if *made < said => {
-            Err(wrong(format!("the model has logits of {made} tokens, and {said} are said")))
+            Err(wrong(format!("the model has logits of {made} tokens, but the configuration has {said}")))
         }
         (_, Some(said)) => Ok(said),
         (Some(Dim::Known(made)), None) => Ok(*made),
-        _ => Err(GenerateError::file(&config.file, "vocab_size is missing; it says how many tokens there are")),
+        _ => Err(GenerateError::file(&config.file, "vocab_size, the number of tokens, is missing")),
     }
 }
 

@@ -39,20 +39,23 @@ impl Encoder {
         let wrong = |what: String| Err(GenerateError::file(file, what));
         if session.output_info(HIDDEN).is_none() {
             let known: Vec<_> = session.outputs().iter().map(|output| output.name()).take(4).collect();
-            return wrong(format!("the encoder has no output `{HIDDEN}`, but {}; export it again", known.join(", ")));
+            return wrong(format!(
+                "the encoder has the outputs {} instead of `{HIDDEN}`; export it again",
+                known.join(", ")
+            ));
         }
         let known = |name: &str| session.input_info(name).is_some();
         let (is_of_features, has_mask) = (known(FEATURES), known(MASK));
         if is_of_features == known(IDS) {
             let known: Vec<_> = session.inputs().iter().map(|input| input.name()).take(4).collect();
             let what = format!("the encoder takes {}", known.join(", "));
-            return wrong(format!("{what}; text (`{IDS}`) and features (`{FEATURES}`) are supported"));
+            return wrong(format!("{what}, but only text (`{IDS}`) and features (`{FEATURES}`) are supported"));
         }
         let other = |name: &&str| ![FEATURES, IDS].contains(name) && (is_of_features || *name != MASK);
         if let Some(name) =
             session.inputs().iter().filter(|input| !input.is_optional()).map(|input| input.name()).find(other)
         {
-            return wrong(format!("input `{name}` of the encoder is neither ids, mask nor features; export it again"));
+            return wrong(format!("input `{name}` of the encoder is not ids, mask or features; export it again"));
         }
         Ok(Self { session, config: config.clone(), is_of_features, has_mask })
     }
@@ -80,7 +83,7 @@ impl Encoder {
         let start = self.config.start;
         match prompt.features {
             None if self.is_of_features => Err(GenerateError::given(format!(
-                "the model's encoder takes features ({}), and none are given; give them (--features FILE.npy, features= in Python)",
+                "the model's encoder needs features ({}); give them with --features FILE.npy, or features= in Python",
                 self.wanted()
             ))),
             None => {
@@ -94,7 +97,8 @@ impl Encoder {
                     tokens if tokens.is_empty() => config.rules.begin(start),
                     _ if config.rules.is_open() => {
                         return Err(GenerateError::given(format!(
-                            "the model chooses a token before the decoder's text, such as its language; begin the text with token {start} and what follows it"
+                            "the model chooses a token before the decoder's text, such as its language; begin \
+                             the text with token {start} and that token"
                         )));
                     }
                     tokens => [config.rules.begin(start), tokens].concat(),
@@ -125,7 +129,7 @@ impl Encoder {
         match hidden.shape().dims() {
             [1, length, _] if *length > 0 => Ok(hidden.clone()),
             _ => {
-                let what = format!("`{HIDDEN}` is {}, and 1 × length × width is expected", hidden.spec());
+                let what = format!("`{HIDDEN}` is {}, but 1 × length × width is expected", hidden.spec());
                 Err(GenerateError::file(&self.config.model, format!("{what}; export the encoder again")))
             }
         }
@@ -138,12 +142,12 @@ impl Encoder {
         }
         if let Some(most) = self.config.length.filter(|most| count > *most) {
             return Err(GenerateError::given(format!(
-                "the prompt has {count} tokens, and the model's encoder takes {most}; give a shorter prompt"
+                "the prompt has {count} tokens, but the model's encoder takes at most {most}; give a shorter prompt"
             )));
         }
         match tokens.iter().find(|token| **token as usize >= vocabulary) {
             Some(token) => Err(GenerateError::given(format!(
-                "token {token} is none of the model's {vocabulary}; the tokenizer is another model's"
+                "token {token} is outside of the model's vocabulary of {vocabulary}; use the tokenizer of this model"
             ))),
             None => Ok(()),
         }
@@ -155,7 +159,7 @@ impl Encoder {
     /// If they have not, or the encoder takes text.
     pub(crate) fn check_features(&self, features: &TensorSpec) -> Result<(), GenerateError> {
         if !self.is_of_features {
-            let what = "the model's encoder takes text, and features are given; give a prompt alone";
+            let what = "the model's encoder takes text instead of features; give only a prompt";
             return Err(GenerateError::given(what));
         }
         let info = self.session.input_info(FEATURES);
@@ -165,7 +169,8 @@ impl Encoder {
         match is_of_type && dims.len() == 3 && dims.iter().zip(self.sizes()).all(fits) {
             true => Ok(()),
             false => Err(GenerateError::given(format!(
-                "the features are {features}, and the model's encoder takes {}; compute them as its processor does",
+                "the features are {features}, but the model's encoder takes {}; compute them with the model's \
+                 processor",
                 self.wanted()
             ))),
         }

@@ -143,7 +143,7 @@ impl Generator {
         let decoder = Decoder::new(Session::open(&config.model, options)?, &config, with_first)?;
         if vocabulary.len() > decoder.vocabulary() {
             let (own, others) = (decoder.vocabulary(), vocabulary.len());
-            let what = format!("the tokenizer has {others} tokens, and {own} are said; export both again");
+            let what = format!("the tokenizer has {others} tokens, but the configuration has {own}; export both again");
             return Err(GenerateError::file(&config.file, what));
         }
         let is_limited = decoder.context() < config.context;
@@ -235,7 +235,9 @@ impl Generator {
         let most = context.saturating_mul(BYTES_PER_TOKEN).min(MOST_BYTES);
         if text.len() > most {
             let bytes = text.len();
-            let text = format!("the prompt has {bytes} bytes, too many for {context} tokens; give a shorter prompt");
+            let text = format!(
+                "the prompt has {bytes} bytes, too many for a context of {context} tokens; give a shorter prompt"
+            );
             return Err(GenerateError::given(text));
         }
         self.vocabulary.encode(text, special)
@@ -262,7 +264,8 @@ impl Generator {
         let template = self.template.as_ref().ok_or_else(|| {
             GenerateError::file(
                 &self.config.file,
-                "there is no chat template beside it (chat_template.jinja, or in tokenizer_config.json); give the prompt without --chat",
+                "it has no chat template (chat_template.jinja, or in tokenizer_config.json); give the prompt \
+                 without --chat",
             )
         })?;
         self.encoded(&template.render(messages)?, false)
@@ -317,21 +320,23 @@ impl Generator {
         let context = self.config.context;
         let most = settings.max_length.min(context);
         if self.is_limited && settings.max_length > context && settings.max_length < usize::MAX {
-            let what = format!("prompt and answer may have {} tokens together", settings.max_length);
+            let what = format!("the maximum length of prompt and answer is {} tokens", settings.max_length);
             return Err(GenerateError::given(format!(
-                "{what}, and the model's cache holds {context}; give a maximum length of {context} or less"
+                "{what}, but the model's cache holds {context}; give a maximum length of {context} or less"
             )));
         }
         if prompt.is_empty() {
             return Err(GenerateError::given(
-                "the prompt has no token, and the model none to begin with; give some text",
+                "the prompt is empty, and the model has no token to start with; give some text",
             ));
         }
         if prompt.len() >= most {
-            let what =
-                format!("the prompt has {} tokens, and prompt and answer may have {most} together", prompt.len());
+            let what = format!(
+                "the prompt has {} tokens, but the maximum length of prompt and answer is {most}",
+                prompt.len()
+            );
             let next = match most == context {
-                true => "that is the model's context; give a shorter prompt",
+                true => "this is the model's context; give a shorter prompt",
                 false => "give a shorter prompt, or a greater maximum length",
             };
             return Err(GenerateError::given(format!("{what}; {next}")));
@@ -398,7 +403,7 @@ impl Generator {
     /// Computes what is to be computed, and chooses the next token.
     fn choose(&mut self, course: &mut Course, options: &RunOptions) -> Result<u32, GenerateError> {
         if course.number != self.answers {
-            return Err(GenerateError::given("another answer was begun since; start this one again"));
+            return Err(GenerateError::given("another answer was started since; start this one again"));
         }
         if let (Some(encoder), Some(source)) = (&self.encoder, &course.source) {
             self.decoder.follow_encoder(encoder.run(source, options)?);
@@ -454,7 +459,7 @@ impl Generator {
 }
 
 fn no_encoder() -> GenerateError {
-    GenerateError::given("features are given, and the model has no encoder; give a prompt alone")
+    GenerateError::given("the model has no encoder for the features; give only a prompt")
 }
 
 impl Course {

@@ -16,7 +16,7 @@ pub(crate) fn integers(session: &Session, name: &str, dims: &[usize], values: &[
         Some(DType::F32) => Tensor::from_elements(shape, &values.iter().map(|value| *value as f32).collect::<Vec<_>>()),
         other => {
             let other = other.map_or("?", DType::name);
-            return Err(GenerateError::given(format!("input `{name}` is of {other}; export it with i64")));
+            return Err(GenerateError::given(format!("input `{name}` has type {other}; export it with i64")));
         }
     };
     made.map_err(GenerateError::given)

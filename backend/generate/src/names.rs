@@ -55,12 +55,18 @@ impl Names {
         let list = |names: Vec<&str>| names.join(", ");
         let ids = find(&["input_ids", "decoder_input_ids", "input_tokens", "ids"]).ok_or_else(|| {
             let known = list(session.inputs().iter().map(|input| input.name()).collect());
-            GenerateError::file(file, format!("the model has no input `input_ids`, but {known}; it is no decoder"))
+            GenerateError::file(
+                file,
+                format!("the model has the inputs {known} instead of `input_ids`; name a decoder"),
+            )
         })?;
         let logits = session.outputs().iter().map(|output| output.name()).find(|name| *name == "logits");
         let logits = logits.ok_or_else(|| {
             let known = list(session.outputs().iter().map(|output| output.name()).take(4).collect());
-            GenerateError::file(file, format!("the model has no output `logits`, but {known}; export its head, too"))
+            GenerateError::file(
+                file,
+                format!("the model has the outputs {known} instead of `logits`; export it with its head"),
+            )
         })?;
         let names = Self {
             ids,
@@ -78,7 +84,7 @@ impl Names {
             None => Ok(names),
             Some(name) => {
                 let roles = if has_encoder { "ids, mask, positions, hidden states" } else { "ids, mask, positions" };
-                let next = if has_encoder { "export it again" } else { "export a decoder alone" };
+                let next = if has_encoder { "export it again" } else { "export only a decoder" };
                 let what = format!("input `{name}` is neither {roles} nor a cache with an output `present.…`; {next}");
                 Err(GenerateError::file(file, what))
             }

@@ -19,7 +19,7 @@ pub(crate) fn json(path: &Path) -> Result<Value, GenerateError> {
         serde_json::from_str(&text(path)?).map_err(|error| GenerateError::file(path, json_problem(&error)))?;
     match value.is_object() {
         true => Ok(value),
-        false => Err(GenerateError::file(path, "no JSON object; export the model again")),
+        false => Err(GenerateError::file(path, "it is not a JSON object; export the model again")),
     }
 }
 

@@ -120,7 +120,7 @@ impl Settings {
                 return Err(format!("top_p is {top_p}; it must be a probability from 0 to 1"));
             }
             if top_k == Some(0) {
-                return Err("top_k is 0; 1 is the least, and without it all tokens take part".into());
+                return Err("top_k is 0; give at least 1, or leave it out to use all tokens".into());
             }
         }
         Ok(())
@@ -189,7 +189,9 @@ impl Sampler {
         self.candidates.clear();
         for (token, logit) in logits.iter().enumerate() {
             if logit.is_nan() || *logit == f32::INFINITY {
-                return Err(format!("the logit of token {token} is {logit}; the model computes no probabilities"));
+                return Err(format!(
+                    "the logit of token {token} is {logit}, so there are no probabilities; check the model"
+                ));
             }
             self.candidates.push((token as u32, f64::from(*logit)));
         }

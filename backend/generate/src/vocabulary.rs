@@ -24,7 +24,10 @@ impl Vocabulary {
     pub(crate) fn read(folder: &Path) -> Result<Self, GenerateError> {
         let file = folder.join("tokenizer.json");
         let bytes = read(&file, LARGEST).map_err(|error| {
-            GenerateError::file(&file, format!("{error}; the exporter writes it beside the model, or save it there"))
+            GenerateError::file(
+                &file,
+                format!("{error}; export the model with its tokenizer, or save the tokenizer next to the model"),
+            )
         })?;
         let tokenizer = guarded(&file, || Tokenizer::from_bytes(&bytes))?;
         Ok(Self { tokenizer, file })

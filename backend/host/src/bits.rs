@@ -19,7 +19,7 @@ pub(super) fn cast(call: &Call<'_>) -> Result<Vec<Item>, Fault> {
         return Err(Fault::unsupported("types of less than a byte"));
     }
     if dtype == DType::Bool && x.bytes().iter().any(|byte| *byte > 1) {
-        return Err(Fault::unsupported("bools that are neither 0 nor 1"));
+        return Err(Fault::unsupported("bools other than 0 and 1"));
     }
     let spec = TensorSpec::new(dtype, x.shape().clone());
     let tensor = Tensor::new(spec, Arc::clone(x.buffer())).expect("elements of as many bits take as many bytes");

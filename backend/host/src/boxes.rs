@@ -44,7 +44,7 @@ pub(super) fn suppress(call: &Call<'_>) -> Result<Vec<Item>, Fault> {
         |tensor, index| Tensor::elements::<f32>(tensor).ok_or_else(|| Fault::of_type(index, tensor.dtype(), "f32"));
     let (boxes, keyed, scores) = (floats(boxes, 0)?, scores.bytes(), floats(scores, 1)?);
     if u32::try_from(count).is_err() {
-        return Err(Fault::unsupported(format!("{count} boxes of an image")));
+        return Err(Fault::unsupported(format!("{count} boxes per image")));
     }
     // Without scores there is no class to choose from.
     let lists = if scores.is_empty() { 0 } else { batch * classes };

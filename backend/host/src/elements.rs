@@ -10,7 +10,7 @@ use anabranch_kernels::{DType, Tensor};
 pub fn axis_of(axis: i64, rank: usize) -> Result<usize, Fault> {
     let range = -(rank as i64)..rank as i64;
     if !range.contains(&axis) {
-        return Err(Fault::invalid(format!("axis {axis} is not one of a tensor of {rank} dimensions")));
+        return Err(Fault::invalid(format!("axis {axis} is outside of a tensor of {rank} dimensions")));
     }
     Ok(axis.rem_euclid(rank as i64) as usize)
 }

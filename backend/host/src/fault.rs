@@ -52,7 +52,7 @@ impl Fault {
     /// Creates the fault of 64-bit floats in operators that compute only narrower floats: digits would be lost
     /// silently.
     pub fn narrowed() -> Self {
-        Self::unsupported("64-bit floats, which this operator is not computed in; cast its inputs to 32-bit floats")
+        Self::unsupported("64-bit floats in this operator; cast its inputs to 32-bit floats")
     }
 
     #[doc(hidden)]
@@ -73,7 +73,7 @@ impl Fault {
     /// Creates the fault of an input that is unknown before the program runs, but decides shapes or the lowering of the
     /// operator.
     pub fn run_time(value: ValueId, input: usize, what: &str) -> Self {
-        let known = "only constants, shapes, and small inputs of the model can decide shapes here";
+        let known = "only constants, shapes, and small inputs of the model can determine shapes here";
         let text = format!("input {input} ({what}) is computed from the model's inputs; {known}");
         Self { needs: Some(value), ..Self::unsupported(text) }
     }
@@ -81,7 +81,7 @@ impl Fault {
     /// Creates the fault of a constant larger than the limit of constants.
     pub fn budget(bytes: usize, budget: usize) -> Self {
         let [bytes, budget] = [bytes, budget].map(|bytes| exact_bytes(bytes as u64));
-        let text = format!("a constant of {bytes} is more than the {budget} that constants may still take");
+        let text = format!("a constant of {bytes} exceeds the remaining {budget} for constants");
         Self::invalid(format!("{text}; raise the limit `folded_bytes` if you trust the model"))
     }
 }

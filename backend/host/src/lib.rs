@@ -106,7 +106,7 @@ impl Call<'_> {
                 operator(self)
             }
             Some(size) => Err(Fault::invalid(format!(
-                "an input without elements has an axis of {size}; at most {MOST_EMPTY} are taken"
+                "an input without elements has an axis of {size}, but the limit is {MOST_EMPTY}"
             ))),
         }
     }

@@ -165,7 +165,7 @@ fn aligned<T: Number>(call: &Call<'_>) -> Result<Vec<Item>, Fault> {
     let [rows, columns] = settings.size;
     let spec = TensorSpec::new(x.dtype(), Shape::new(vec![count, channels, rows, columns])?);
     if spec.bytes() > 0 && x.bytes().is_empty() {
-        return Err(Fault::invalid(format!("{count} regions in images of {}, which have no elements", x.shape())));
+        return Err(Fault::invalid(format!("{count} regions in images of {} without elements", x.shape())));
     }
     let buffer = Arc::new(work.buffer(spec.bytes())?);
     let mut made = Tensor::new(spec, buffer).expect("the buffer was made with the spec's size");
@@ -226,7 +226,7 @@ impl<T: Number> Regions<'_, T> {
                 let corners = self.corners[region];
                 let [left, top, right, bottom] = corners;
                 let problem = if !corners.iter().all(|corner| corner.is_finite()) {
-                    "has a corner that is no finite number".to_owned()
+                    "has a corner that is not a finite number".to_owned()
                 } else if self.is_beyond(corners) {
                     let scale = self.settings.scale;
                     format!("is too large to compute with `spatial_scale` {scale}; make it or `spatial_scale` smaller")

@@ -23,7 +23,7 @@ pub(super) fn optional(call: &Call<'_>) -> Result<Vec<Item>, Fault> {
 /// Returns the value in an optional.
 pub(super) fn element(call: &Call<'_>) -> Result<Vec<Item>, Fault> {
     match call.optional(0) {
-        None | Some(Item::Absent) => Err(Fault::invalid("its input is an optional that holds nothing")),
+        None | Some(Item::Absent) => Err(Fault::invalid("its input is an empty optional")),
         Some(item) => Ok(vec![item.clone()]),
     }
 }
@@ -126,7 +126,7 @@ fn sizes(call: &Call<'_>, size: usize) -> Result<Vec<usize>, Fault> {
             Ok(sizes)
         }
         (Some(parts), 1) if parts.iter().fold(0usize, |sum, part| sum.saturating_add(*part)) == size => Ok(parts),
-        _ => Err(Fault::invalid(format!("an axis of {size} does not split into such parts"))),
+        _ => Err(Fault::invalid(format!("an axis of {size} cannot be split into these parts"))),
     }
 }
 
@@ -153,5 +153,5 @@ fn place(call: &Call<'_>, index: usize, count: usize, end: usize) -> Result<usiz
     };
     let place = if given < 0 { given.saturating_add(end as i64) } else { given };
     let inside = usize::try_from(place).ok().filter(|place| *place < count);
-    inside.ok_or_else(|| Fault::invalid(format!("place {given} of a sequence of {end} tensors")))
+    inside.ok_or_else(|| Fault::invalid(format!("position {given} is outside of a sequence of {end} tensors")))
 }

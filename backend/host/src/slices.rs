@@ -77,7 +77,7 @@ fn copy_runs(bytes: &[u8], mut target: &mut [u8], inner: usize, mut places: impl
 
 /// Joins tensors along an axis, which is a `new` axis or one of theirs. O(bytes).
 pub fn side_by_side(work: &Work<'_>, tensors: &[Tensor], axis: usize, new: bool) -> Result<Tensor, Fault> {
-    let first = tensors.first().ok_or_else(|| Fault::invalid("there is nothing to put side by side"))?;
+    let first = tensors.first().ok_or_else(|| Fault::invalid("there is nothing to concatenate"))?;
     let (mut all, mut along) = (first.shape().dims().to_vec(), 0usize);
     for tensor in tensors {
         let own = tensor.shape().dims();
@@ -86,10 +86,10 @@ pub fn side_by_side(work: &Work<'_>, tensors: &[Tensor], axis: usize, new: bool)
             && tensor.dtype() == first.dtype();
         if !fits {
             let (own, first) = (tensor.spec(), first.spec());
-            return Err(Fault::invalid(format!("{own} and {first} do not go side by side along axis {axis}")));
+            return Err(Fault::invalid(format!("{own} and {first} cannot be concatenated along axis {axis}")));
         }
         let sum = along.checked_add(if new { 1 } else { own[axis] });
-        along = sum.ok_or_else(|| Fault::invalid("the parts are too many"))?;
+        along = sum.ok_or_else(|| Fault::invalid("there are too many parts"))?;
     }
     match new {
         true => all.insert(axis, along),

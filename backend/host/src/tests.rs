@@ -516,7 +516,7 @@ fn wrong_inputs_are_refused() {
             for axis in [0, 1] {
                 let case = Case::new("ConcatFromSequence", &[("axis", axis), ("new_axis", new)], of(&order));
                 let fault = case.outputs(&teams).expect_err("they do not go together").to_string();
-                assert!(fault.contains("side by side") || fault.contains("axis"), "{fault}");
+                assert!(fault.contains("concatenate") || fault.contains("axis"), "{fault}");
             }
         }
     }

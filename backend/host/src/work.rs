@@ -107,7 +107,8 @@ impl<'a> Work<'a> {
             let needed = (self.limit - left).saturating_add(bytes as u64);
             let [needed, limit] = [needed, self.limit].map(exact_bytes);
             Fault::memory(format!(
-                "its inputs, results and working memory take at least {needed}, and the limit is {limit}; raise it (--memory), or give the node less"
+                "its inputs, results and working memory take at least {needed}, but the limit is {limit}; raise \
+                 it (--memory), or give smaller inputs"
             ))
         };
         taken.map(drop).map_err(found)
@@ -146,5 +147,5 @@ impl<'a> Work<'a> {
 }
 
 fn short(bytes: usize) -> Fault {
-    Fault::memory(format!("it needs {} more, and the system has less left", exact_bytes(bytes as u64)))
+    Fault::memory(format!("it needs {} more memory than the system has left", exact_bytes(bytes as u64)))
 }

@@ -164,7 +164,7 @@ impl Node {
     pub fn sizes(&self, name: &str, length: usize, range: RangeInclusive<i64>) -> Result<Option<Vec<usize>>> {
         let Some(values) = self.ints(name)? else { return Ok(None) };
         if values.len() != length {
-            let problem = format!("has {} entries where {length} are expected", values.len());
+            let problem = format!("has {} entries, but {length} are expected", values.len());
             return Err(self.attribute_error(name, problem));
         }
         let size = |value: &i64| {
@@ -222,8 +222,8 @@ impl Node {
     fn out_of_range(&self, name: &str, value: i64, range: &RangeInclusive<i64>) -> AttributeError {
         let (least, most) = (range.start(), range.end());
         let problem = match *most {
-            i64::MAX => format!("holds {value}, which is less than {least}"),
-            _ => format!("holds {value}, outside {least} to {most}"),
+            i64::MAX => format!("holds {value}, but at least {least} is expected"),
+            _ => format!("holds {value}, but {least} to {most} is expected"),
         };
         self.attribute_error(name, problem)
     }
@@ -267,11 +267,11 @@ mod tests {
     fn errors_name_node_attribute_and_expectation() {
         let node = node();
         let cases = [
-            (node.int_within("group", 1..=64).map(|_| ()), "`group` holds 0, outside 1 to 64"),
-            (node.sizes("pads", 2, 0..=9).map(|_| ()), "`pads` holds -1, outside 0 to 9"),
-            (node.sizes("pads", 4, 0..=9).map(|_| ()), "`pads` has 2 entries where 4 are expected"),
+            (node.int_within("group", 1..=64).map(|_| ()), "`group` holds 0, but 1 to 64 is expected"),
+            (node.sizes("pads", 2, 0..=9).map(|_| ()), "`pads` holds -1, but 0 to 9 is expected"),
+            (node.sizes("pads", 4, 0..=9).map(|_| ()), "`pads` has 2 entries, but 4 are expected"),
             (node.float("group").map(|_| ()), "`group` is an integer, but a number is expected"),
-            (node.sizes("pads", 2, 0..=i64::MAX).map(|_| ()), "`pads` holds -1, which is less than 0"),
+            (node.sizes("pads", 2, 0..=i64::MAX).map(|_| ()), "`pads` holds -1, but at least 0 is expected"),
             (node.string("bytes").map(|_| ()), "`bytes` is not valid UTF-8"),
             (Err(node.missing("to")), "`to` is missing"),
         ];

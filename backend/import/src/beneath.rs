@@ -42,7 +42,7 @@ impl Directory {
         let found = fs::symlink_metadata(model).map_err(ImportError::io)?;
         match file_id(&found) == file_id(opened) {
             true => Ok(()),
-            false => Err(ImportError::new(ImportErrorKind::Io, "was exchanged while it was opened; try again")),
+            false => Err(ImportError::new(ImportErrorKind::Io, "was replaced while it was opened; try again")),
         }
     }
 
@@ -119,14 +119,14 @@ fn refusal(path: &Path, error: &io::Error) -> ImportError {
         use rustix::io::Errno;
         match Errno::from_io_error(error) {
             Some(Errno::LOOP | Errno::XDEV | Errno::NOTDIR) => {
-                return not_a_file(path, "behind links that lead to no file");
+                return not_a_file(path, "a link that leads to no file");
             }
             Some(Errno::NXIO) => return not_a_file(path, "a pipe or a device"),
             _ => {}
         }
     }
     match error.kind() {
-        io::ErrorKind::NotFound => unusable(path, "does not exist; put it beside the model"),
+        io::ErrorKind::NotFound => unusable(path, "does not exist; put it next to the model"),
         io::ErrorKind::PermissionDenied if cfg!(not(unix)) => not_a_file(path, "not beneath the directory"),
         _ => unusable(path, &format!("cannot be read: {error}")),
     }
@@ -337,7 +337,7 @@ mod tests {
         let opened = || fs::metadata(&link).expect("a file");
         assert!(directory.verify(&opened()).is_ok());
         fs::remove_file(&link).and_then(|()| symlink("other/model", &link)).expect("a link");
-        assert!(directory.verify(&opened()).is_err_and(|error| error.to_string().contains("exchanged")));
+        assert!(directory.verify(&opened()).is_err_and(|error| error.to_string().contains("replaced")));
         assert!(directory.model.as_ref().is_some_and(|model| model.ends_with("one/model")));
     }
 

@@ -61,7 +61,8 @@ fn element_type(code: i64) -> Result<DType> {
 /// Creates the error of a sequence of sequences, a map, an optional of an optional, or a missing type.
 fn not_listed() -> ImportError {
     ImportError::unsupported(
-        "is not declared as a tensor, a sequence of tensors, or an optional of one of these; nothing else can be an input or output",
+        "has an unsupported type; an input or output is a tensor, a sequence of tensors, or an optional of one \
+         of these",
     )
 }
 

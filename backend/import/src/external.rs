@@ -25,7 +25,7 @@ impl Region {
         let path = contained(location).ok_or_else(|| {
             let location = Name(location);
             ImportError::malformed(format!(
-                "its data is in {location}, which is not a path within the model's directory; move the file there"
+                "its data is in {location}, outside the model's directory; move the file there"
             ))
         })?;
         let offset = number(entries, "offset")?.unwrap_or(0);
@@ -51,7 +51,7 @@ impl Region {
         match size.checked_sub(self.offset) {
             Some(left) if self.length <= left => Ok(()),
             _ => Err(ImportError::malformed(format!(
-                "its data is at byte {} of {}, {} bytes long, but the file has {size} bytes",
+                "its data is at byte {} of {} and {} bytes long, but the file has only {size} bytes",
                 self.offset,
                 Name(&self.location()),
                 self.length
@@ -161,8 +161,8 @@ impl ExternalFiles {
             return Err(ImportError::over(
                 "sparse_bytes",
                 format_args!(
-                    "the tensors in {} overlap, and take {taken} bytes of a file of {}; tensors of all files take {excess} bytes beyond twice \
-                     the files' sizes, and {spare} are allowed",
+                    "the tensors in {} overlap: they take {taken} bytes of a file of {}; all files together have \
+                     {excess} bytes beyond twice their size, but only {spare} are allowed",
                     Name(&region.location()),
                     opened.file.size()
                 ),
@@ -214,7 +214,7 @@ mod tests {
             ["../x", "a/../../x", "a/..", "..", "/etc/passwd", "/dev/zero", "/proc/self/environ", "", ".", "./", "a\0b"]
         {
             let error = parse(&[("location", location)]).expect_err(location);
-            assert!(error.contains("is not a path within the model's directory"), "{error}");
+            assert!(error.contains("outside the model's directory"), "{error}");
         }
         for (location, path) in [("w.bin", "w.bin"), ("./w.bin", "w.bin"), ("sub//w.bin", "sub/w.bin")] {
             assert_eq!(parse(&[("location", location)]).map(|region| region.path), Ok(PathBuf::from(path)));

@@ -88,7 +88,7 @@ impl<'p> Functions<'p> {
         match self.calls.last() {
             Some(call) if call.absent.contains(name) => Ok(true),
             Some(call) => Err(ImportError::malformed(format!(
-                "reads {}, which is neither made in the function {} nor one of its inputs",
+                "reads {}, but the function {} has no such value or input",
                 Name(name),
                 Name(call.key.1)
             ))),
@@ -103,7 +103,7 @@ impl<'p> Functions<'p> {
     /// If there is no function around the attribute, or its value is a graph that was used already.
     pub(super) fn parameter(&mut self, name: &str) -> Result<Option<Attribute>> {
         let Some(call) = self.calls.last_mut() else {
-            return Err(ImportError::malformed("refers to a function's parameter, outside a function"));
+            return Err(ImportError::malformed("refers to the parameter of a function, but is outside of a function"));
         };
         match call.parameters.get_mut(name) {
             None => Ok(None),
@@ -176,7 +176,7 @@ impl Budget {
     fn take(&mut self, count: u64) -> Result<()> {
         let (limit, what) = (self.limit, self.what);
         let over = || {
-            let words = format!("the model's functions, put in the place of their calls, exceed {limit}");
+            let words = format!("the model's functions exceed {limit} when their calls are inlined");
             ImportError::over(what, words)
         };
         self.left = self.left.checked_sub(count).ok_or_else(over)?;
@@ -225,13 +225,13 @@ impl<'p> Builder<'p> {
     ) -> Result<Vec<(&'p str, Option<ValueIndex>)>> {
         let (given, known) = (named(&proto.input), function.input.len());
         if given > known {
-            return Err(ImportError::malformed(format!("gives {given} inputs to a function of {known}")));
+            return Err(ImportError::malformed(format!("gives {given} inputs to a function with {known} inputs")));
         }
         let mut seen = HashSet::new();
         let mut inputs = Vec::with_capacity(function.input.len());
         for (at, input) in function.input.iter().enumerate() {
             if input.is_empty() || !seen.insert(input) {
-                let problem = format!("calls a function whose input {} has no name of its own", Name(input));
+                let problem = format!("calls a function whose input {} shares its name", Name(input));
                 return Err(ImportError::malformed(problem));
             }
             let given = proto.input.get(at).map_or(Ok(None), |given| self.read(given))?;
@@ -249,7 +249,7 @@ impl<'p> Builder<'p> {
     ) -> Result<Vec<(&'p str, Option<ValueIndex>)>> {
         let (wanted, known) = (named(&proto.output), function.output.len());
         if wanted > known {
-            return Err(ImportError::malformed(format!("wants {wanted} outputs of a function of {known}")));
+            return Err(ImportError::malformed(format!("reads {wanted} outputs of a function with {known} outputs")));
         }
         let mut outputs = Vec::with_capacity(function.output.len());
         let mut seen = HashSet::new();
@@ -259,7 +259,7 @@ impl<'p> Builder<'p> {
                 wanted => Some(self.unmade(wanted, name)?),
             };
             if value.is_some_and(|value| !seen.insert(value)) {
-                return Err(ImportError::malformed("makes one value twice"));
+                return Err(ImportError::malformed("produces one value twice"));
             }
             outputs.push((output.as_str(), value));
         }
@@ -304,7 +304,7 @@ impl<'p> Builder<'p> {
         self.defaults(&function.attribute_proto, proto, name, tensors)?;
         let inputs: HashSet<_> = function.input.iter().collect();
         if let Some(made) = function.node.iter().flat_map(|node| &node.output).find(|made| inputs.contains(made)) {
-            return wrong(format!("calls a function that makes its own input {}", Name(made)));
+            return wrong(format!("calls a function that produces its own input {}", Name(made)));
         }
         for node in &function.node {
             self.node(node, tensors)?;
@@ -314,10 +314,15 @@ impl<'p> Builder<'p> {
             match self.index.get(output) {
                 Some(made) if *made == value => {}
                 Some(made) => self.copied(*made, value),
-                None => return wrong(format!("wants the output {} of what it leaves out", Name(output))),
+                None => {
+                    return wrong(format!(
+                        "reads the output {} of a function, which is an input left out",
+                        Name(output)
+                    ));
+                }
             }
             if !self.is_made(value) {
-                return wrong(format!("calls a function whose output {} is made by none of its nodes", Name(output)));
+                return wrong(format!("calls a function whose output {} no node produces", Name(output)));
             }
         }
         Ok(())
@@ -356,5 +361,5 @@ fn named(values: &[String]) -> usize {
 }
 
 fn too_deep() -> ImportError {
-    ImportError::limit(format!("more than {DEEPEST} functions and graphs within each other"))
+    ImportError::limit(format!("functions and graphs nested more than {DEEPEST} deep"))
 }

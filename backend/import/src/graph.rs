@@ -89,7 +89,7 @@ fn apart<'n>(values: impl Iterator<Item = (&'n str, Kind)> + Clone, role: &'stat
     let whole: BTreeSet<_> = values.clone().filter(|(_, kind)| !kind.is_tensor()).map(|(name, _)| name).collect();
     let clash = values.into_iter().find_map(|(name, _)| Some((name, whole.get(Part::of(name)?.0)?)));
     clash.map_or(Ok(()), |(name, of)| {
-        let problem = format!("has the name of a part of {}, which is a sequence or an optional; rename it", Name(of));
+        let problem = format!("has the name of a part of the sequence or optional {}; rename it", Name(of));
         Err(ImportError::unsupported(problem).of(role, name))
     })
 }
@@ -143,7 +143,9 @@ fn opsets(proto: &ModelProto, graph: &GraphProto) -> Result<BTreeMap<String, i64
     }
     if let Some(version) = opsets.get(ML.0).filter(|version| !ML.1.contains(version)) {
         let (domain, (oldest, newest)) = (ML.0, ML.1.into_inner());
-        let text = format!("uses version {version} of the domain {domain}; versions {oldest} to {newest} are known");
+        let text = format!(
+            "uses version {version} of the domain {domain}, but only versions {oldest} to {newest} are supported"
+        );
         return Err(ImportError::unsupported(text));
     }
     let has_standard = graph.node.iter().any(|node| standard(&node.domain).is_empty());
@@ -152,13 +154,14 @@ fn opsets(proto: &ModelProto, graph: &GraphProto) -> Result<BTreeMap<String, i64
     }
     match opsets.get("") {
         None => Err(ImportError::malformed(
-            "does not say which version of the standard operators it uses; export it with an `opset_import`",
+            "does not state the version of the standard operators; export it with an `opset_import`",
         )),
         Some(version) if OPSETS.contains(version) => Ok(opsets),
         Some(version) => {
             let (oldest, newest) = OPSETS.into_inner();
             Err(ImportError::unsupported(format!(
-                "uses opset {version}; versions {oldest} to {newest} are known: convert it with `onnx.version_converter`"
+                "uses opset {version}, but only opsets {oldest} to {newest} are supported; convert it with \
+                 `onnx.version_converter`"
             )))
         }
     }
@@ -248,7 +251,7 @@ impl<'p> Builder<'p> {
         self.makers[value.index()] = Some(Maker::Input);
         let Declared { kind, dtype, dims } = declared_input(proto).map_err(wrong)?;
         if optional && !kind.is_tensor() {
-            return Err(wrong(ImportError::malformed("is a sequence or an optional, and has a tensor as its default")));
+            return Err(wrong(ImportError::malformed("is a sequence or an optional, but its default is a tensor")));
         }
         self.inputs.push(Input { name: name.clone(), value, kind, dtype, dims, optional });
         Ok(())
@@ -260,7 +263,7 @@ impl<'p> Builder<'p> {
         checked_name(name).map_err(wrong)?;
         let value = self.value(name);
         if self.makers[value.index()].is_none() {
-            let problem = "nothing makes it: no node, input or initializer has that name";
+            let problem = "it has no source: no node, input or initializer has that name";
             return Err(wrong(ImportError::malformed(problem)));
         }
         // Whether outputs have labels is known when all nodes are in order.
@@ -412,7 +415,7 @@ impl<'p> Builder<'p> {
 
     fn made_twice(&self, value: &str, maker: Maker, by: &str) -> ImportError {
         let (value, first) = (Name(value), self.describe(maker, by));
-        ImportError::malformed(format!("makes {value}, which is made by {first} already; each value has one maker"))
+        ImportError::malformed(format!("produces {value}, but {first} produces it already; rename one of them"))
     }
 
     /// Describes a maker; the node that is being read is called `current`.
@@ -435,7 +438,7 @@ impl<'p> Builder<'p> {
             for input in node.all_inputs().filter(|input| own(*input)) {
                 if self.makers[input.index()].is_none() {
                     let missing = Name(self.values[input.index()]);
-                    let problem = format!("reads {missing}, which no node, input or initializer makes");
+                    let problem = format!("reads {missing}, but no node, input or initializer provides it");
                     return Err(ImportError::malformed(problem).of_node(&node.name, &node.op_type));
                 }
             }
@@ -475,7 +478,7 @@ fn without_trailing_gaps(values: &mut Vec<Option<ValueIndex>>) {
 }
 
 pub(super) fn given_twice() -> ImportError {
-    ImportError::malformed("is given twice; each name may stand for one value only")
+    ImportError::malformed("is defined twice; each name must denote one value")
 }
 
 fn checked_name(name: &str) -> Result<()> {

@@ -30,7 +30,7 @@ impl Item {
         match self {
             Self::Tensor(_) => "a tensor",
             Self::Sequence(_) => "a sequence",
-            Self::Absent => "an optional that holds nothing",
+            Self::Absent => "an empty optional",
         }
     }
 }

@@ -40,7 +40,7 @@ fn advised(error: ImportError, kind: Kind) -> ImportError {
     if error.kind() != ImportErrorKind::Malformed || error.reason().contains("; ") {
         return error;
     }
-    error.map(|text| format!("{text}; give a file of {message}, as `onnx.numpy_helper.{maker}` makes one"))
+    error.map(|text| format!("{text}; give a file of {message}, as `onnx.numpy_helper.{maker}` returns"))
 }
 
 fn read(reader: Reader<'_>, mut tensors: TensorReader<'_>, kind: Kind, limits: &Limits) -> Result<Item<Constant>> {
@@ -53,16 +53,14 @@ fn read(reader: Reader<'_>, mut tensors: TensorReader<'_>, kind: Kind, limits: &
 
 fn tensor(proto: &TensorProto, tensors: &mut TensorReader<'_>) -> Result<Item<Constant>> {
     if proto.data_type == 0 {
-        return Err(ImportError::malformed("is empty, or a message of another type: it names no type of elements"));
+        return Err(ImportError::malformed("is empty, or a message of another type: its element type is missing"));
     }
     Ok(Item::Tensor(tensors.read_constant(proto)?))
 }
 
 fn sequence(proto: &SequenceProto, tensors: &mut TensorReader<'_>) -> Result<Item<Constant>> {
     if !matches!(proto.elem_type, 0 | TENSOR) {
-        return Err(ImportError::unsupported(
-            "is a sequence of something else than tensors; give a sequence of tensors",
-        ));
+        return Err(ImportError::unsupported("is a sequence of other values than tensors; give a sequence of tensors"));
     }
     let read = |(at, tensor)| tensors.read_constant(tensor).map_err(|error| error.of("element", &format!("{at}")));
     Ok(Item::Sequence(Arc::new(proto.tensor_values.iter().enumerate().map(read).collect::<Result<_>>()?)))
@@ -76,7 +74,7 @@ fn held(proto: &OptionalProto, kind: Kind, tensors: &mut TensorReader<'_>) -> Re
         (Some(value), None) if proto.elem_type == wanted && !kind.sequence => tensor(value, tensors),
         (None, Some(value)) if proto.elem_type == wanted && kind.sequence => sequence(value, tensors),
         _ => Err(ImportError::unsupported(format!(
-            "is an optional of something else than {what}; give {what}, or nothing"
+            "is an optional of another value than {what}; give {what}, or an empty optional"
         ))),
     }
 }

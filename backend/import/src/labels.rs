@@ -106,11 +106,11 @@ fn number(node: &mut Node, labels: &mut BTreeMap<ValueIndex, Labels>) -> Result<
     let given = node.input(0).and_then(|value| labels.get(&value));
     let texts = match given {
         Some(Labels::Texts(texts)) => Some(Arc::clone(texts)),
-        Some(_) => return Err("it reads maps, which only outputs can be".into()),
+        Some(_) => return Err("it reads maps, but only outputs can be maps".into()),
         None => None,
     };
     if node.all_inputs().skip(usize::from(given.is_some())).any(|value| labels.contains_key(&value)) {
-        return Err("it reads strings, and this runtime has numbers only".into());
+        return Err("it reads strings, but only numbers are supported".into());
     }
     let made = match (&node.domain[..], &node.op_type[..], texts) {
         ("ai.onnx.ml", "TreeEnsembleClassifier", None) => classes(node, "classlabels_int64s")?,
@@ -123,7 +123,7 @@ fn number(node: &mut Node, labels: &mut BTreeMap<ValueIndex, Labels>) -> Result<
             (node.op_type, node.attributes) = ("Identity".into(), BTreeMap::new());
             Some(Labels::Texts(texts))
         }
-        (_, _, Some(_)) => return Err("it reads strings, and this runtime has numbers only".into()),
+        (_, _, Some(_)) => return Err("it reads strings, but only numbers are supported".into()),
         _ => None,
     };
     if let (Some(made), Some(value)) = (made, node.output(0)) {
@@ -192,8 +192,8 @@ fn encoder(node: &mut Node, read: Option<&[String]>) -> Result<Option<Labels>, S
             let order: Vec<usize> = found.into_iter().flatten().collect();
             reordered(node, &order)?;
         }
-        (Some(_), None) => return Err("its input is strings, which cannot be given".into()),
-        (None, Some(_)) => return Err("it reads strings, and its keys are numbers".into()),
+        (Some(_), None) => return Err("its input is strings, but only numbers are supported".into()),
+        (None, Some(_)) => return Err("it reads strings, but its keys are numbers".into()),
         (None, None) => {}
     }
     Ok(made)
@@ -214,7 +214,7 @@ fn reordered(node: &mut Node, order: &[usize]) -> Result<(), String> {
         node.attributes.insert(name.into(), picked);
         return Ok(());
     }
-    Err("its values are neither integers, floats nor strings".into())
+    Err("its values are not integers, floats or strings".into())
 }
 
 /// Returns the keys of a map; the node passes on its input.
@@ -315,6 +315,6 @@ mod tests {
             assert!(error.contains(name) && error.contains("strings"), "{error}");
         }
         let error = model(vec![NodeProto::of("Abs", &["x"], &["y"])], &["y"]).expect_err("no tensor");
-        assert!(error.contains("not declared as a tensor"), "{error}");
+        assert!(error.contains("has an unsupported type"), "{error}");
     }
 }

@@ -146,7 +146,7 @@ pub fn tensor_to_bytes(name: &str, tensor: &Tensor) -> Result<Vec<u8>> {
     let dtype = tensor.dtype();
     let code = (0..=proto::data_type::INT2).find(|code| element_type(*code) == Some(dtype));
     let Some(code) = code.filter(|_| dtype.bits() >= 8) else {
-        return Err(ImportError::unsupported(format!("elements of type {dtype} are not written to tensor messages")));
+        return Err(ImportError::unsupported(format!("elements of type {dtype} cannot be written to tensor messages")));
     };
     let dims: Vec<i64> = tensor.shape().dims().iter().map(|dim| *dim as i64).collect();
     Ok(TensorProto::raw(name, code, &dims, tensor.bytes().to_vec()).to_bytes())
@@ -156,7 +156,9 @@ fn check_size(bytes: u64, limits: &Limits) -> Result<()> {
     let limit = limits.file_bytes;
     match bytes <= limit {
         true => Ok(()),
-        false => Err(ImportError::over("file_bytes", format_args!("takes {bytes} bytes, above the limit of {limit}"))),
+        false => {
+            Err(ImportError::over("file_bytes", format_args!("takes {bytes} bytes, above the limit of {limit} bytes")))
+        }
     }
 }
 
@@ -185,7 +187,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().expect("a temporary file");
         file.as_file().set_len(3 << 30).expect("a sparse file");
         let error = load(file.path()).expect_err("3 GiB").to_string();
-        assert!(error.contains("takes 3221225472 bytes, above the limit of 2147483648; raise"), "{error}");
+        assert!(error.contains("takes 3221225472 bytes, above the limit of 2147483648 bytes; raise"), "{error}");
         assert!(error.starts_with(&file.path().display().to_string()));
     }
 

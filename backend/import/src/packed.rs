@@ -87,7 +87,7 @@ pub(super) fn cut() -> ImportError {
 
 /// Creates the error of an element that does not fit its type.
 pub(super) fn no_element(index: usize, value: i128, dtype: DType) -> ImportError {
-    ImportError::malformed(format!("element {index} is {value}, which is no {dtype}"))
+    ImportError::malformed(format!("element {index} is {value}, which is not a valid {dtype}"))
 }
 
 fn exact(bytes: usize, width: usize) -> Option<u64> {

@@ -41,7 +41,7 @@ fn value<'p>(
         let problem = format!("attribute {} {problem}", Name(&proto.name));
         ImportError::malformed(problem).of_node(&node.name, &node.op_type)
     };
-    let empty = || wrong("holds no value of the type that it declares");
+    let empty = || wrong("holds no value of its declared type");
     if !proto.ref_attr_name.is_empty() {
         return builder.functions.parameter(&proto.ref_attr_name).map_err(|error| wrong(error.reason()));
     }

@@ -115,7 +115,7 @@ fn count(used: &mut u64, (name, limit): (&'static str, u64), bytes: usize) -> Re
     match *used <= limit {
         true => Ok(()),
         false => {
-            let text = format_args!("its {bytes} bytes bring the tensors above the limit of {limit}");
+            let text = format_args!("its {bytes} bytes bring the tensors above the limit of {limit} bytes");
             Err(ImportError::over(name, text))
         }
     }
@@ -149,18 +149,18 @@ fn stored(spec: TensorSpec, file: Arc<ConstantFile>, offset: u64, name: &str) ->
 /// Creates the error of data in a field for another element type, or in two fields.
 fn misplaced(dtype: DType) -> ImportError {
     ImportError::malformed(format!(
-        "{dtype} data must be in `raw_data` or in the one field that ONNX gives for its type, and nowhere else"
+        "{dtype} data must be only in `raw_data`, or only in the field that ONNX defines for the type"
     ))
 }
 
 /// Creates the error of a sparse tensor whose indices do not fit it.
 fn sparse(problem: &str) -> ImportError {
-    ImportError::malformed(format!("is sparse, and {problem}"))
+    ImportError::malformed(format!("is sparse, but {problem}"))
 }
 
 /// Allocates zeroed memory.
 fn allocate(bytes: usize) -> Result<Buffer> {
-    let short = || ImportError::limit(format!("takes {bytes} bytes, more memory than there is"));
+    let short = || ImportError::limit(format!("takes {bytes} bytes, which exceeds the available memory"));
     Buffer::try_zeroed(bytes).ok_or_else(short)
 }
 
@@ -207,7 +207,7 @@ fn tensor(spec: TensorSpec, buffer: Arc<Buffer>) -> Tensor {
 fn check_size(spec: &TensorSpec, unit: &str, expected: u64, found: u64) -> Result<()> {
     match expected == found {
         true => Ok(()),
-        false => Err(ImportError::malformed(format!("{spec} takes {expected} {unit}, but {found} are there"))),
+        false => Err(ImportError::malformed(format!("{spec} takes {expected} {unit}, but has {found}"))),
     }
 }
 
@@ -292,7 +292,7 @@ fn scatter(indices: &Tensor, values: &Tensor, spec: &TensorSpec, dense: &mut [u8
     let (coordinates, flat) = match (indices.elements::<i64>(), indices.shape().dims()) {
         (Some(coordinates), [rows]) if *rows == count => (coordinates, true),
         (Some(coordinates), [rows, rank]) if (*rows, *rank) == (count, spec.shape.rank()) => (coordinates, false),
-        _ => return Err(sparse("its indices are not one row of 64-bit integers for each value")),
+        _ => return Err(sparse("its indices are not one row of 64-bit integers per value")),
     };
     let (width, row) = (spec.dtype.size(), if flat { 1 } else { spec.shape.rank() });
     let mut last = None;
@@ -384,20 +384,20 @@ mod tests {
         let cut = TensorProto { int32_data: vec![vec![0x80]], ..TensorProto::empty("t", data_type::INT32, &[1]) };
         let both = TensorProto { raw_data: vec![0; 8].into(), ..int32(data_type::INT32, &[1, 2]) };
         let cases = [
-            (TensorProto::raw("t", data_type::FLOAT, &[2], vec![0; 7]), "f32[2] takes 8 bytes, but 7 are there"),
-            (TensorProto::raw("t", data_type::FLOAT, &[], vec![0; 8]), "f32[scalar] takes 4 bytes, but 8 are there"),
-            (TensorProto::empty("t", data_type::FLOAT, &[2]), "f32[2] takes 8 bytes, but 0 are there"),
-            (int32(data_type::INT32, &[1]), "i32[2] takes 2 elements, but 1 are there"),
-            (int32(data_type::INT8, &[0, 128]), "element 1 is 128, which is no i8"),
-            (int32(data_type::FLOAT16, &[0x1_0000, 0]), "element 0 is 65536, which is no f16"),
-            (int32(data_type::BOOL, &[2, 0]), "element 0 is 2, which is no bool"),
-            (TensorProto::raw("t", data_type::BOOL, &[2], vec![1, 3]), "element 1 is 3, which is no bool"),
-            (int32(data_type::FLOAT, &[0, 0]), "f32 data must be in `raw_data` or in the one field"),
-            (both, "i32 data must be in `raw_data`"),
+            (TensorProto::raw("t", data_type::FLOAT, &[2], vec![0; 7]), "f32[2] takes 8 bytes, but has 7"),
+            (TensorProto::raw("t", data_type::FLOAT, &[], vec![0; 8]), "f32[scalar] takes 4 bytes, but has 8"),
+            (TensorProto::empty("t", data_type::FLOAT, &[2]), "f32[2] takes 8 bytes, but has 0"),
+            (int32(data_type::INT32, &[1]), "i32[2] takes 2 elements, but has 1"),
+            (int32(data_type::INT8, &[0, 128]), "element 1 is 128, which is not a valid i8"),
+            (int32(data_type::FLOAT16, &[0x1_0000, 0]), "element 0 is 65536, which is not a valid f16"),
+            (int32(data_type::BOOL, &[2, 0]), "element 0 is 2, which is not a valid bool"),
+            (TensorProto::raw("t", data_type::BOOL, &[2], vec![1, 3]), "element 1 is 3, which is not a valid bool"),
+            (int32(data_type::FLOAT, &[0, 0]), "f32 data must be only in `raw_data`, or only in the field"),
+            (both, "i32 data must be only in `raw_data`"),
             (cut, "the data ends within an element"),
             (TensorProto::raw("t", 8, &[1], vec![]), "elements of type string are not supported"),
             (TensorProto::raw("t", 14, &[1], vec![]), "elements of type complex64 are not supported"),
-            (TensorProto::raw("t", 22, &[3], vec![0]), "i4[3] takes 2 bytes, but 1 are there"),
+            (TensorProto::raw("t", 22, &[3], vec![0]), "i4[3] takes 2 bytes, but has 1"),
             (TensorProto::raw("t", 24, &[1], vec![]), "elements of type float8e8m0 are not supported"),
             (TensorProto::raw("t", 0, &[1], vec![]), "elements of type undefined are not supported"),
             (TensorProto::raw("t", 999, &[1], vec![]), "elements of type number 999 are not supported"),
@@ -416,7 +416,7 @@ mod tests {
             (&[0, i64::MAX, i64::MAX], "too large"),
             (&[-1], "dimension -1 is negative"),
             (&[1; 1000], "1000 dimensions"),
-            (&[1 << 40], "f32[1099511627776] takes 4398046511104 bytes, but 0 are there"),
+            (&[1 << 40], "f32[1099511627776] takes 4398046511104 bytes, but has 0"),
         ] {
             let error = read(&TensorProto::raw("t", data_type::FLOAT, dims, vec![])).expect_err(text);
             assert!(error.contains(text), "{error} should contain: {text}");

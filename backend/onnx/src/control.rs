@@ -138,7 +138,7 @@ fn scanned<G: Graphs>(
     graphs: &mut G,
 ) -> Result<Vec<G::Value>, Wrong<G::Error>> {
     if node.version < 9 {
-        return Err(Fault::unsupported("its version of before 9").into());
+        return Err(Fault::unsupported("its versions before 9").into());
     }
     let entry = |name: &str, index: usize| {
         Ok::<_, Fault>(node.ints(name)?.and_then(|values| values.get(index)).copied().unwrap_or(0))

@@ -54,8 +54,8 @@ impl Candidate {
 /// If there is no mapping.
 pub(super) fn candidates(costs: &StageCosts, options: &PipelineOptions) -> Result<Vec<Candidate>, SessionError> {
     if costs.bound && !matches!(options.among, Among::All | Among::Together) {
-        let text =
-            "nodes that are bound to devices are kept there by all devices together alone; leave out one or the other";
+        let text = "only the mapping to all devices together keeps nodes that are pinned to devices; leave out \
+             the pins, or the other mapping";
         return Err(refused(text.into()));
     }
     let mut found = Vec::new();
@@ -98,11 +98,11 @@ fn judge(mut found: Vec<Candidate>, goal: Goal) -> Result<Vec<Candidate>, Sessio
     }
     match (kept.is_empty(), nearest) {
         (false, _) => Ok(kept),
-        (true, None) => Err(refused("there is no such mapping; name fewer restrictions".into())),
+        (true, None) => Err(refused("no mapping satisfies all restrictions; give fewer".into())),
         (true, Some(Performance { period, latency })) => {
             let text = format!(
-                "no mapping is predicted to keep the bound; the nearest has a period of {:.4} ms and a latency of {:.4} ms: allow more, \
-                 or add devices",
+                "no mapping is predicted to meet the limit; the nearest has a period of {:.4} ms and a latency \
+                 of {:.4} ms: raise the limit, or add devices",
                 1e3 * period,
                 1e3 * latency
             );
@@ -122,7 +122,7 @@ fn replicated(costs: &StageCosts, count: Option<usize>) -> Result<Option<Candida
     let cores: Vec<usize> = (0..costs.processors.len()).filter(|at| costs.processors[*at].is_core()).collect();
     let count = count.unwrap_or(cores.len());
     if count > cores.len() {
-        let text = format!("{count} copies are wanted on {} cores; there is one copy a core at most", cores.len());
+        let text = format!("{count} copies need more than the {} cores; use at most one copy per core", cores.len());
         return Err(refused(text));
     }
     whole(costs, "a copy on each core", On::each(cores[..count].to_vec()))
@@ -134,11 +134,11 @@ fn data_parallel(costs: &StageCosts, count: Option<usize>) -> Result<Option<Cand
     let most = costs.teams.iter().map(|team| team.cores.len()).max();
     match (most.and_then(of_one), count.or(most)) {
         (Some(team), Some(count)) if count <= team.cores.len() => {
-            whole(costs, "each data set on a group of cores", On::group(team.cores[..count].to_vec()))
+            whole(costs, "each sample on a group of cores", On::group(team.cores[..count].to_vec()))
         }
         (_, count) => {
             let text = format!(
-                "{} cores are to share each data set; no CPU device has more than {}",
+                "no CPU device has the {} cores that share each sample; the largest has {}",
                 count.unwrap_or(2),
                 most.unwrap_or(1)
             );
@@ -274,6 +274,6 @@ mod tests {
         near(period(Among::Together), 100.0 * nodes + 0.25);
         let too_many = PipelineOptions::default().with_among(Among::DataParallel(std::num::NonZeroUsize::new(4)));
         let error = candidates(&costs, &too_many).expect_err("there are three").to_string();
-        assert!(error.contains("4 cores") && error.contains("more than 3"), "{error}");
+        assert!(error.contains("4 cores") && error.contains("the largest has 3"), "{error}");
     }
 }

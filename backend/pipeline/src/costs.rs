@@ -62,13 +62,13 @@ impl StageCosts {
     pub fn of(session: &Session, inputs: &Inputs, measure: bool) -> Result<Self, SessionError> {
         let constraints = &session.options.constraints;
         if !constraints.resident.is_empty() {
-            let text = "tensors that stay on a device cannot go through a pipeline; open a session without them";
+            let text = "a pipeline cannot use tensors that stay on a device; open a session without them";
             return Err(refused(text.into()));
         }
         let lowered = session.lowered(&session.whole, inputs)?;
         if lowered.rest.is_some() {
-            let text = "shapes of this model follow from computed values, so that it runs in phases, which cannot be stages of a \
-                        pipeline; run the data sets one after the other";
+            let text = "the shapes of this model depend on computed values, so it runs in phases and cannot be \
+                 divided into stages; run the samples one after the other";
             return Err(refused(text.into()));
         }
         let given = ordered(inputs, &lowered.program, |_| true)?;
@@ -308,7 +308,7 @@ fn at_once<T: Sync, R: Send>(
     let gate = RwLock::new(false);
     let begin = |one: &T| match gate.read().is_ok_and(|open| *open) {
         true => run(one),
-        false => Err(ExecError::internal("a measurement was given up").into()),
+        false => Err(ExecError::internal("a measurement was abandoned").into()),
     };
     let runs: Vec<Result<R, SessionError>> = thread::scope(|scope| {
         // Locked while threads are made. However this function ends, the lock is released and no thread waits at the

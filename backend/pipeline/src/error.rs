@@ -83,7 +83,7 @@ impl fmt::Display for PipelineError {
         match &self.place {
             None => Line(&self.cause).fmt(f),
             Some(FailureSite { data_set, stage, device }) => {
-                write!(f, "data set {data_set}, stage {stage} on {}: {}", Line(device), Line(&self.cause))
+                write!(f, "sample {data_set}, stage {stage} on {}: {}", Line(device), Line(&self.cause))
             }
         }
     }

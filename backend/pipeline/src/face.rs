@@ -125,7 +125,7 @@ impl Pipeline {
         let given = ordered(inputs, &self.program, |_| true)?;
         let ended = |text: &str| PipelineError::from(ExecError::new(ErrorKind::Cancelled, text));
         self.line.push(Packet::new(&given, &self.wiring)).map_err(|refused| match refused {
-            Refused::Finished => ended("the pipeline was finished: it takes no more data sets"),
+            Refused::Finished => ended("the pipeline was finished and takes no more samples"),
             Refused::Ended(Some(failure)) => failure,
             Refused::Ended(None) => ended("the pipeline was cancelled"),
         })

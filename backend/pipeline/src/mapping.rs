@@ -81,7 +81,7 @@ impl StageMapping {
     pub fn read(path: &Path) -> Result<Self, SessionError> {
         let refused = |error: String| refused(format!("{}: {error}", path.display()));
         let text = files::read(path, files::MOST_BYTES).map_err(|error| refused(error.to_string()))?;
-        let wrong = |error| refused(format!("{error}; `anabranch formats stages` shows what stands in one"));
+        let wrong = |error| refused(format!("{error}; `anabranch formats stages` shows an example"));
         serde_json::from_slice(&text).map_err(wrong)
     }
 
@@ -104,7 +104,7 @@ impl StageMapping {
         let mut stages = Stages { order: Vec::new(), sizes: Vec::new(), on: Vec::new() };
         for stage in &self.stages {
             for name in &stage.nodes {
-                let unknown = || refused(format!("a stage has the node {name:?}, which is not in the model"));
+                let unknown = || refused(format!("a stage has the node {name:?}, but the model does not"));
                 stages.order.push(*nodes.get(name.as_str()).ok_or_else(unknown)?);
             }
             stages.on.push(stage.on(costs)?);
@@ -128,7 +128,7 @@ impl StageDevices {
             [only] => Ok(On::group(std::mem::take(only))),
             several if several.iter().all(|taker| taker.len() == 1) => Ok(On::each(takers.concat())),
             _ => Err(refused(format!(
-                "a stage is on {}; it is either on one group of cores or on devices that take data sets by turns",
+                "a stage is on {}; use either one group of cores, or devices that take turns",
                 self.devices.join(", ")
             ))),
         }
@@ -182,7 +182,7 @@ impl Stages {
                 }
             }
             if std::mem::replace(&mut seen[node.index()], true) {
-                return Err(refused(format!("node {:?} is in two places", name(*node))));
+                return Err(refused(format!("node {:?} is in two stages", name(*node))));
             }
         }
         if let Some(left) = program.node_ids().find(|node| !seen[node.index()]) {
@@ -192,7 +192,7 @@ impl Stages {
         for processor in self.on.iter().flat_map(|on| &on.processors) {
             if std::mem::replace(&mut taken[*processor], true) {
                 let name = &costs.processors[*processor].name;
-                return Err(refused(format!("{name} is named twice; a device does the work of one stage")));
+                return Err(refused(format!("{name} is named twice; use each device in one stage")));
             }
         }
         if let Some(at) = self.on.iter().position(|on| on.processors.is_empty()) {

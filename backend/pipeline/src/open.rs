@@ -50,7 +50,7 @@ impl Pipeline {
                 Err(error) => return Err(error),
             }
         }
-        Err(short.unwrap_or_else(|| refused("there is no mapping".into())))
+        Err(short.unwrap_or_else(|| refused("no mapping exists".into())))
     }
 }
 

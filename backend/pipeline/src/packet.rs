@@ -26,7 +26,7 @@ impl Packet {
 
     /// Returns the results, once the data set has gone through all stages.
     pub(super) fn results(&self, wiring: &Wiring) -> Result<Vec<Tensor>, ExecError> {
-        let wrong = || ExecError::internal("a pipeline's result is not what the model declares");
+        let wrong = || ExecError::internal("a pipeline's result differs from the model's declaration");
         let result = |output: &Leaving| match output {
             Leaving::Constant(constant) => Ok(constant.clone()),
             Leaving::Slot(slot, shape) => {
@@ -51,7 +51,7 @@ pub(super) fn work(
     let mut former: VecDeque<RunOutput> = VecDeque::new();
     Box::new(move |packet: &mut Packet| {
         packet.begun.get_or_insert_with(Instant::now);
-        let missing = || ExecError::internal("a stage was to read a value that is not there");
+        let missing = || ExecError::internal("a stage reads a value that does not exist");
         let inputs = route.reads.iter().map(|slot| packet.values[*slot].as_ref().ok_or_else(missing));
         let inputs: Vec<&Tensor> = inputs.collect::<Result<_, _>>()?;
         let full = former.len() >= kept;

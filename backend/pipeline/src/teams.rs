@@ -71,7 +71,7 @@ impl StageCosts {
         let team = self.teams.iter().find(|team| taker.iter().all(|core| team.cores.contains(core)));
         let apart = || {
             let name = group_name(taker, &self.processors);
-            refused(format!("{name} cannot share a data set; only cores of one CPU device can, as in cpu0.0+cpu0.1"))
+            refused(format!("{name} cannot share a sample; use cores of one CPU device, as in cpu0.0+cpu0.1"))
         };
         Ok(team.ok_or_else(apart)?.group(taker, &self.processors))
     }

@@ -133,7 +133,7 @@ fn a_failure_stands_in_its_place_and_nothing_before_it_is_lost() {
         let at = |error: &PipelineError| {
             assert_eq!((error.data_set(), error.stage(), error.kind()), (Some(37), Some(1), ErrorKind::Kernel));
             let text = error.to_string();
-            assert!(text.starts_with("data set 37, stage 1 on device"), "{text}");
+            assert!(text.starts_with("sample 37, stage 1 on device"), "{text}");
             assert!(text.contains(if panics { "a bad stage" } else { "out of order" }), "{text}");
         };
         at(results[37].1.as_ref().expect_err("it failed"));

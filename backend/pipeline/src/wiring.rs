@@ -74,7 +74,7 @@ impl Wiring {
                     Ok(Leaving::Constant(constant.load()?))
                 }
                 (Some(slot), _) => Ok(Leaving::Slot(*slot, shape)),
-                (None, None) => Err(ExecError::internal("an output of the model is no value of the pipeline")),
+                (None, None) => Err(ExecError::internal("an output of the model is not a value of the pipeline")),
             }
         };
         let outputs = program.outputs.iter().zip(&cut.outputs).map(leaving);

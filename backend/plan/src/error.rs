@@ -24,8 +24,8 @@ pub enum PlanError {
 /// Shortage of a device's memory for a plan.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{device:?} has {} for this plan, which needs {} there, {} of that for weights: {node:?} is the first node that does not fit; \
-     give the device more memory, use further devices, or let `auto` look for a placement",
+    "{device:?} has {} for this plan, but the plan needs {}, of which {} are weights, and {node:?} is the first \
+     node that does not fit; give the device more memory, use more devices, or place with `auto`",
     exact_bytes(*available), exact_bytes(*needed), format_bytes(*resident)
 )]
 pub struct MemoryShortage {

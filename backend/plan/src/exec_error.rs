@@ -48,13 +48,14 @@ impl ExecError {
 
     /// Creates the error of a device for which the system has no memory.
     pub fn memory(device: &str) -> Self {
-        let text = "the system has no memory left for what the plan keeps there; give the device a lower limit, or close other programs";
+        let text = "out of memory for the data that the plan keeps there; lower the device's memory limit, or \
+             close other programs";
         Self::new(ErrorKind::Memory, text).on(device)
     }
 
     /// Creates the error of a thread that the system does not start.
     pub fn no_thread(name: &str, error: &std::io::Error) -> Self {
-        Self::new(ErrorKind::DeviceFailure, format!("the system gives it no thread: {error}")).on(name)
+        Self::new(ErrorKind::DeviceFailure, format!("the system cannot start a thread for it: {error}")).on(name)
     }
 
     /// Creates the error of a panic from its payload.
@@ -77,7 +78,7 @@ impl ExecError {
 
     /// Creates the error of a bug in the runtime itself.
     pub fn internal(what: &str) -> Self {
-        Self::new(ErrorKind::Internal, format!("{what}; please report this as a fault of the runtime"))
+        Self::new(ErrorKind::Internal, format!("{what}; this is a bug in Anabranch, please report it"))
     }
 }
 

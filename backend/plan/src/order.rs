@@ -58,7 +58,7 @@ pub(super) fn verified(
     }
     if device_of.len() != tasks {
         let given = device_of.len();
-        return unfit(format!("the placement names {given} devices for {tasks} tasks; place the program again"));
+        return unfit(format!("the placement has {given} entries for {tasks} tasks; place the program again"));
     }
     for (index, device) in device_of.iter().enumerate() {
         let task = || name_of(program, TaskId(index as u32));
@@ -90,11 +90,11 @@ fn verify_order(program: &Program, order: &[TaskId], tasks: usize) -> Result<(),
             return wrong("does not exist");
         }
         if std::mem::replace(&mut done[task.index()], true) {
-            return wrong("stands there twice");
+            return wrong("occurs twice");
         }
         let ready = needs(program, *task).iter().all(|task| done[task.index()]);
         if !ready {
-            return wrong("comes before something that it reads");
+            return wrong("comes before one of its inputs");
         }
     }
     match done.iter().position(|done| !done) {
@@ -105,7 +105,7 @@ fn verify_order(program: &Program, order: &[TaskId], tasks: usize) -> Result<(),
 
 fn disordered(program: &Program, task: TaskId, problem: &str) -> Result<(), PlanError> {
     let task = name_of(program, task);
-    unfit(format!("the order is not one in which the program can run: {task} {problem}"))
+    unfit(format!("the program cannot run in this order: {task} {problem}"))
 }
 
 /// Position of each task in an order.

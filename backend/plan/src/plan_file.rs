@@ -207,15 +207,15 @@ impl PlanFile {
             let member = |name: &String| {
                 let BlockEntry { block, device, .. } = entry;
                 let node = *ids.get(&**name).ok_or_else(|| {
-                    let why = "which the model does not have; \"nodes\" lists the names";
+                    let why = "which the model does not have; the names are listed under \"nodes\"";
                     FileError(format!("the plan's block {block:?} has a node {name:?}, {why}"))
                 })?;
                 let other = &devices[device_of[node.index()].index()].name;
                 match other == device {
                     true => Ok(node),
                     false => Err(FileError(format!(
-                        "the plan's block {block:?} is on {device:?}, but its node {name:?} on {other:?}; put all its \
-                         nodes on one device, or take that one out of it"
+                        "the plan's block {block:?} is on {device:?}, but its node {name:?} is on {other:?}; put \
+                         all its nodes on one device, or remove that node"
                     ))),
                 }
             };
@@ -414,10 +414,7 @@ mod tests {
         };
         type Slip<'a> = (&'a dyn Fn(&mut PlanFile), &'a str);
         let cases: [Slip<'_>; 5] = [
-            (
-                &|f| f.nodes[1].device = "gpu7".into(),
-                "puts node \"node1\" on \"gpu7\"; the devices here are cpu0, gpu1",
-            ),
+            (&|f| f.nodes[1].device = "gpu7".into(), "puts node \"node1\" on \"gpu7\", but the devices are cpu0, gpu1"),
             (&|f| f.nodes[1].node = "nodeX".into(), "names a node \"nodeX\", which the model does not have"),
             (&|f| f.nodes[1].node = "node0".into(), "names node \"node0\" twice"),
             (&|f| f.nodes.truncate(2), "no device for node \"node2\""),

@@ -60,7 +60,7 @@ impl FromStr for ChunkRule {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let some =
-            |size: usize| if size > 0 { Ok(size) } else { Err("a chunk has at least one byte or row".to_owned()) };
+            |size: usize| if size > 0 { Ok(size) } else { Err("a chunk needs at least one byte or row".to_owned()) };
         if text == "auto" {
             return Ok(Self::Auto);
         }

@@ -182,7 +182,7 @@ impl Contest {
     /// Adds a candidate plan, or records that there is none.
     ///
     /// # Errors
-    /// A fault of Anabranch, or an interruption: what only does not fit is no error as long as something else does.
+    /// A bug in Anabranch, or an interruption: what only does not fit is no error as long as something else does.
     fn enter(&mut self, name: &str, planned: Result<Planned, PlanningError>) -> Result<(), PlanningError> {
         match planned {
             Err(error) if matches!(error.kind(), ErrorKind::Internal | ErrorKind::Cancelled) => return Err(error),

@@ -84,7 +84,7 @@ impl Constraints {
                 let inputs = program.inputs.iter().map(|input| program.value(*input).name.as_str());
                 let known: Vec<_> = inputs.chain(program.outputs.iter().map(|output| output.name.as_str())).collect();
                 return Err(refused(format!(
-                    "`{name}` is to stay on a device, but is neither an input nor an output; these are {}",
+                    "`{name}` cannot stay on a device: it is not an input or output; these are {}",
                     known.join(", ")
                 )));
             }
@@ -128,7 +128,7 @@ impl Constraints {
         let nodes: Vec<_> = program.node_ids().filter(named).collect();
         if nodes.is_empty() && !self.of_parts {
             let meant = did_you_mean(pattern, program.nodes.iter().map(|node| node.name.as_str()));
-            return Err(refused(format!("no node's name matches `{pattern}`{meant}; a plan lists the names")));
+            return Err(refused(format!("no node name matches `{pattern}`{meant}; a plan lists the names")));
         }
         Ok(nodes)
     }

@@ -31,7 +31,7 @@ impl PlanningError {
 
     /// Creates the error of a plan that a checker rejected.
     pub(super) fn invalid(violation: impl fmt::Display) -> Self {
-        let text = format!("the plan is invalid, which is a fault of Anabranch: {violation}");
+        let text = format!("the plan is invalid, which is a bug in Anabranch; please report it: {violation}");
         Self::new(ErrorKind::Internal, text)
     }
 
@@ -42,7 +42,7 @@ impl PlanningError {
 
     /// No way of planning fits.
     pub fn no_plan() -> Self {
-        let text = "no plan fits the devices' memory; let the devices hold more, or use more devices";
+        let text = "no plan fits into the devices' memory; raise the memory limits, or use more devices";
         Self::new(ErrorKind::Memory, text)
     }
 

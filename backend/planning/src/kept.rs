@@ -119,7 +119,7 @@ impl KeptPlan {
         let devices = self.devices.len() == here.len() && self.devices.iter().zip(here).all(same);
         require(devices, "is for other devices")?;
         let sound = is_span(0.0, self.schedule.makespan) && self.options.capacity < CHUNKS;
-        require(sound, "has times or streams that no plan has")?;
+        require(sound, "has invalid times or streams")?;
         let placed = self.whole.len() == tasks_of(program) && self.whole.iter().all(|on| on.index() < here.len());
         require(placed, "has other tasks")?;
         let nodes = || self.groups.iter().flat_map(|group| &group.members);
@@ -202,5 +202,5 @@ fn require(holds: bool, problem: &str) -> Result<(), PlanningError> {
 }
 
 fn unfit(problem: &str) -> PlanningError {
-    PlanningError::new(ErrorKind::PlanFile, format!("the plan that was kept does not fit: it {problem}"))
+    PlanningError::new(ErrorKind::PlanFile, format!("the stored plan does not match: it {problem}"))
 }

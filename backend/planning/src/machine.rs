@@ -51,8 +51,9 @@ impl Machine {
     pub(super) fn has<'i>(&self, mut wanted: impl Iterator<Item = &'i DeviceId>) -> Result<(), PlanningError> {
         let Some(lost) = wanted.find(|device| self.lost.contains(device)) else { return Ok(()) };
         let name = &self.devices[lost.index()].name;
-        let text =
-            format!("`{name}` was lost, and some node or tensor has to be there; open the model again to try it anew");
+        let text = format!(
+            "`{name}` was lost, but some node or tensor must be there; open the model again to use the device again"
+        );
         Err(PlanningError::new(ErrorKind::Constraint, text).at_device(name))
     }
 

@@ -251,8 +251,10 @@ fn place(problem: &Problem<'_>, request: &PlacementRequest) -> Result<(Placement
     let placement = request.placer.place(problem)?;
     let refuse = |violation: String| {
         let strategy = placement.strategy;
-        let text =
-            format!("the strategy `{strategy}` gave an invalid result, which is a fault of Anabranch: {violation}");
+        let text = format!(
+            "the strategy `{strategy}` gave an invalid result, which is a bug in Anabranch; please report it: \
+             {violation}"
+        );
         PlanningError::new(ErrorKind::Internal, text)
     };
     if let Some(violation) = check_placement(problem, &placement.device_of).first() {

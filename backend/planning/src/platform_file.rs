@@ -136,12 +136,12 @@ impl PlatformFile {
         let refused = |problem: &str| PlanningError::platform_file(path, problem);
         let text = files::read(path, files::MOST_BYTES).map_err(|error| refused(&error.to_string()))?;
         let file: Self = serde_json::from_slice(&text).map_err(|e| {
-            refused(&format!("{}; start from one that `PlatformFile::of` makes", files::json_problem(&e)))
+            refused(&format!("{}; start with a platform that `PlatformFile::of` returns", files::json_problem(&e)))
         })?;
         let Self { format, version, .. } = &file;
         if format != FORMAT || *version != VERSION {
             return Err(PlanningError::platform(format!(
-                "`format` and `version` are {} {version}; this program reads `{FORMAT}` {VERSION}",
+                "`format` and `version` are {} {version}, but this program reads `{FORMAT}` {VERSION}",
                 Name(format)
             )));
         }
@@ -154,7 +154,8 @@ impl PlatformFile {
         let devices = self.entries_over(present)?;
         match devices.first() {
             Some(host) if host.kind != Some(DeviceKind::Cpu) => {
-                let problem = format!("the first device, `{}`, is no CPU; inputs and outputs are there", host.name);
+                let problem =
+                    format!("the first device, `{}`, is not a CPU; put a CPU first, for inputs and outputs", host.name);
                 Err(PlanningError::platform(problem))
             }
             _ => Ok(devices),
@@ -187,7 +188,7 @@ impl PlatformFile {
             return Err(PlanningError::platform(format!("two devices are called `{}`", twice.name)));
         }
         if devices.is_empty() {
-            return Err(PlanningError::platform("no device is left"));
+            return Err(PlanningError::platform("there is no device"));
         }
         self.refuse_too_many(devices.len())?;
         for link in &self.links {
@@ -208,7 +209,8 @@ impl PlatformFile {
             return Ok(());
         }
         let found = format!("it has {devices} devices and {} links", self.links.len());
-        let text = format!("{found}; at most {MOST_DEVICES} devices and {links} links are planned for; leave some out");
+        let text =
+            format!("{found}, but at most {MOST_DEVICES} devices and {links} links are supported; leave some out");
         Err(PlanningError::platform(text))
     }
 
@@ -260,7 +262,7 @@ impl DeviceEntry {
                 "one of the rates",
                 &self.name,
                 rates.matmul_flops,
-                "from 10^-9 to 10^30, as are all rates",
+                "a number from 10^-9 to 10^30, like all rates",
             ));
         }
         Ok(())
@@ -270,7 +272,7 @@ impl DeviceEntry {
         self.check()?;
         let Some(kind) = self.kind.or(detected.and_then(|d| d.kind)) else {
             return Err(PlanningError::platform(format!(
-                "device `{}` is not known here, so that its `kind` must be given: `cpu` or `gpu`",
+                "device `{}` is not a device of this machine; give its `kind`: `cpu` or `gpu`",
                 self.name
             )));
         };
@@ -392,10 +394,10 @@ mod tests {
     fn what_makes_no_sense_is_refused_by_name() {
         let cpu = r#"{"name": "cpu0"}"#;
         for (text, part) in [
-            (r#""devices": [{"name": "x"}]"#.to_owned(), "`kind` must be given"),
+            (r#""devices": [{"name": "x"}]"#.to_owned(), "give its `kind`"),
             (r#""devices": [{"name": "x", "kind": "tpu"}]"#.to_owned(), "tpu"),
-            (r#""devices": [{"name": "gpu0"}]"#.to_owned(), "the first device, `gpu0`, is no CPU"),
-            (r#""devices": []"#.to_owned(), "no device is left"),
+            (r#""devices": [{"name": "gpu0"}]"#.to_owned(), "the first device, `gpu0`, is not a CPU"),
+            (r#""devices": []"#.to_owned(), "there is no device"),
             (format!(r#""devices": [{cpu}, {cpu}]"#), "two devices are called `cpu0`"),
             (r#""devices": [{"name": "cpu0", "times": -1}]"#.to_owned(), "times of `cpu0` is -1"),
             (r#""devices": [{"name": "cpu0", "memory": "much"}]"#.to_owned(), "much"),

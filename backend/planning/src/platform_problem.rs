@@ -19,7 +19,7 @@ impl PlatformFile {
     /// names an unknown device, or a value is invalid.
     pub fn platform(&self) -> Result<Platform, PlanningError> {
         if self.extends {
-            let problem = "it extends the machine at hand, which is not looked at here; write the whole platform";
+            let problem = "it extends this machine, whose devices are unknown here; write the whole platform";
             return Err(PlanningError::platform(problem));
         }
         let devices = self.entries_over(&[])?.iter().map(DeviceEntry::device).collect::<Result<Vec<_>, _>>()?;
@@ -50,8 +50,8 @@ impl PlatformFile {
     /// is invalid.
     pub fn over(&self, problem: LoadedProblem) -> Result<LoadedProblem, PlanningError> {
         if problem.facts.time_unit.as_deref() != Some(SECONDS) {
-            let unit = problem.facts.time_unit.as_deref().unwrap_or("units that it does not name");
-            let problem = format!("its times are in seconds, those of `{}` in {unit}", problem.name);
+            let unit = problem.facts.time_unit.as_deref().unwrap_or("an unnamed unit");
+            let problem = format!("its times are in seconds, but those of `{}` are in {unit}", problem.name);
             return Err(PlanningError::platform(problem));
         }
         let names: Vec<_> = problem.platform.devices().iter().map(|device| device.name.clone()).collect();
@@ -93,7 +93,8 @@ impl PlatformFile {
         names.find(|name| !known.contains(name)).map_or(Ok(()), |name| {
             let (known, model) = (known.join(", "), "`anabranch graph MODEL --platform FILE`");
             Err(PlanningError::platform(format!(
-                "it names `{name}`, whose times `{problem}` does not have: its devices are {known}; {model} writes a problem for others"
+                "it names `{name}`, but `{problem}` has only the times of {known}; {model} writes a problem for \
+                 other devices"
             )))
         })
     }
@@ -167,11 +168,11 @@ mod tests {
         let removed = file(false, &format!(r#"{devices}, "remove": ["gpu0"]"#)).platform().expect("one is left");
         assert_eq!(removed.device_count(), 1);
         for (extends, text, part) in [
-            (true, devices.clone(), "extends the machine at hand"),
+            (true, devices.clone(), "extends this machine"),
             (false, devices.clone(), "no link from `cpu0` to `gpu0`"),
             (false, r#""devices": [{"name": "cpu0", "kind": "cpu"}]"#.into(), "`cpu0` has no `rates`"),
             (false, format!(r#"{devices}, "remove": ["gpu7"]"#), "`remove` names `gpu7`"),
-            (false, format!(r#"{devices}, "remove": ["cpu0", "gpu0"]"#), "no device is left"),
+            (false, format!(r#"{devices}, "remove": ["cpu0", "gpu0"]"#), "there is no device"),
             (false, format!(r#"{devices}, {links}, "remove": ["gpu0"]"#), "a link names `gpu0`"),
             (false, format!(r#"{devices}, "links": [{{"from": "cpu0", "to": "gpu7"}}]"#), "a link names `gpu7`"),
         ] {

@@ -124,7 +124,7 @@ impl PlacementRequest {
 
 fn algorithm_placer(machine: &Machine, name: &'static str) -> Result<Box<dyn Placer>, PlanningError> {
     if name == "gpu" && !machine.devices.iter().any(|device| device.kind == DeviceKind::Gpu) {
-        let text = format!("all nodes are to run on a GPU, but there is none, or none was looked for{GPU_HINT}");
+        let text = format!("no GPU for all nodes: the machine has none, or GPUs are turned off{GPU_HINT}");
         return Err(PlanningError::new(ErrorKind::NoGpu, text));
     }
     strategy_by_name(name).ok_or_else(|| unknown(machine, name))
@@ -144,7 +144,7 @@ fn unknown(machine: &Machine, name: &str) -> PlanningError {
     let meant = did_you_mean(name, strategy_names().into_iter().chain(devices.iter().copied()));
     let (strategies, devices) = (strategy_names().join(", "), devices.join(", "));
     let text = format!(
-        "there is no strategy and no device `{name}`{meant}; strategies are {strategies}; devices are {devices}{}",
+        "there is no strategy or device `{name}`{meant}; the strategies are {strategies}; the devices are {devices}{}",
         if name.starts_with("gpu") { GPU_HINT } else { "" }
     );
     PlanningError::new(ErrorKind::Strategy, text)

@@ -84,7 +84,7 @@ pub fn read_npz_if(
     let file = files::open(path).map_err(|e| error(e.to_string()))?;
     let mut archive = ZipArchive::new(&file).map_err(|e| error(e.to_string()))?;
     if archive.len() > MOST_MEMBERS {
-        return Err(error(format!("has {} members; at most {MOST_MEMBERS} are read", archive.len())));
+        return Err(error(format!("has {} members, but at most {MOST_MEMBERS} are supported", archive.len())));
     }
     refuse_twice(&file, archive.central_directory_start()).map_err(error)?;
     let mut arrays = BTreeMap::new();
@@ -204,7 +204,7 @@ impl Header {
             return Err(cut_off());
         }
         if size > LONGEST_HEADER {
-            return Err(format!("has a header of {size} bytes; at most {LONGEST_HEADER} are read"));
+            return Err(format!("has a header of {size} bytes, but at most {LONGEST_HEADER} are supported"));
         }
         let mut header = vec![0; size];
         exact(&mut header, cut_off())?;
@@ -225,7 +225,7 @@ impl Header {
     fn tensor(self, mut file: impl Read) -> Result<Tensor, String> {
         let Self { spec, column_major } = self;
         let buffer = Buffer::try_zeroed(spec.bytes());
-        let mut buffer = buffer.ok_or(format!("{spec} is more than the memory that there is"))?;
+        let mut buffer = buffer.ok_or(format!("{spec} exceeds the available memory"))?;
         match column_major {
             true => read_columns(&mut file, &spec, buffer.bytes_mut()),
             false => file.read_exact(buffer.bytes_mut()),
@@ -233,7 +233,7 @@ impl Header {
         .map_err(|e| e.to_string())?;
         // An archive's checksum is verified when its member is read to the end.
         if file.read(&mut [0]).map_err(|e| e.to_string())? > 0 {
-            return Err("is longer than announced".into());
+            return Err("is longer than its header states".into());
         }
         if spec.dtype == DType::Bool {
             buffer.bytes_mut().iter_mut().for_each(|byte| *byte = u8::from(*byte != 0));
@@ -259,7 +259,7 @@ fn shape_of(header: &str) -> Result<Shape, String> {
 fn dtype_of(header: &str) -> Result<DType, String> {
     let descr = field(header, "descr")?;
     let Some((code, _)) = descr.strip_prefix('\'').and_then(|d| d.split_once('\'')) else {
-        return Err("holds records; only arrays of one number type are read".into());
+        return Err("holds records, but only arrays of one number type are supported".into());
     };
     let known = TYPES.iter().find(|(known, _)| code.strip_prefix(['<', '|']).is_some_and(|k| k == *known));
     known.map(|(_, dtype)| *dtype).ok_or_else(|| {
@@ -327,7 +327,8 @@ fn emit(writer: &mut impl Write, array: &Array<'_>) -> io::Result<()> {
             // NumPy's strings all have one length, with four bytes per character.
             let longest = texts.iter().map(|text| text.chars().count()).max().unwrap_or(0).max(1);
             if longest.saturating_mul(4).saturating_mul(texts.len()) > MOST_TEXT_BYTES {
-                let reason = "labels are too long for NumPy, where each takes as much as the longest; give fewer rows";
+                let reason = "the labels are too long for NumPy, which stores each with the length of the \
+                     longest; give fewer rows";
                 return Err(io::Error::other(reason));
             }
             begin(writer, &format!("<U{longest}"), dims)?;

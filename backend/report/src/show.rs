@@ -19,7 +19,7 @@ use std::time::SystemTime;
 /// Returns the page of `place --report` or, with the plan's measurements, of `run --report`.
 ///
 /// # Errors
-/// If the placement's problem cannot be built again, which is a fault of Anabranch.
+/// If the placement's problem cannot be built again, which is a bug in Anabranch.
 pub fn page(
     session: &Session,
     model: &str,
@@ -34,7 +34,7 @@ pub fn page(
 /// Returns the output of `run --json`, and the chart of `run --gantt`.
 ///
 /// # Errors
-/// If it cannot be written as JSON, which is a fault of Anabranch.
+/// If it cannot be written as JSON, which is a bug in Anabranch.
 pub fn report(session: &Session, model: &str, series: &Series) -> serde_json::Result<(Value, String)> {
     let report = Report::new(model.to_owned(), session, series);
     let chart = gantt(&Gantt::of(&series.run), model, &report);
@@ -49,7 +49,7 @@ pub fn gantt(gantt: &Gantt, model: &str, report: &Report) -> String {
 /// Returns the trace of `run --trace`, in Chrome's format.
 ///
 /// # Errors
-/// If it cannot be written, which is a fault of Anabranch.
+/// If it cannot be written, which is a bug in Anabranch.
 pub fn chrome_trace(run: &Run) -> io::Result<String> {
     chrome(&trace(run))
 }
@@ -62,7 +62,7 @@ pub fn flow_chart(name: &str, scheduler: Scheduler, report: &FlowReport) -> Stri
 /// Returns the trace of `flow --trace`, in Chrome's format.
 ///
 /// # Errors
-/// If it cannot be written, which is a fault of Anabranch.
+/// If it cannot be written, which is a bug in Anabranch.
 pub fn flow_trace(report: &FlowReport) -> io::Result<String> {
     chrome(&flow::trace(report))
 }

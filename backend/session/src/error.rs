@@ -55,7 +55,8 @@ enum Cause {
 /// A plan that fits a device alone, but not together with plans that are in use.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "`{device}` has {}, of which plans in use hold {}; this one needs {} more: let go of plans, or let the device hold more",
+    "`{device}` has {} of memory, and plans in use hold {}, but this plan needs {} more; drop plans, or raise \
+     the memory limit",
     exact_bytes(*limit), exact_bytes(*held), exact_bytes(*needed)
 )]
 pub(super) struct SharedShortage {
@@ -68,48 +69,53 @@ pub(super) struct SharedShortage {
 /// Fault of the given inputs.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum InputError {
-    #[error("input `{name}` ({expected}) is not given; every input without a default must be")]
+    #[error("input `{name}` ({expected}) is missing, and has no default value; give the input")]
     Missing { name: String, expected: String },
-    #[error("input `{name}` is {given}, but the model wants {expected}")]
+    #[error("input `{name}` is {given}, but the model expects {expected}")]
     Spec { name: String, given: TensorSpec, expected: String },
-    #[error("input `{name}` is read on the host, but the tensor is on {device}; read it, or let the input stay there")]
+    #[error(
+        "input `{name}` is read on the host, but the tensor is on {device}; copy it to the host, or let the \
+         input stay there"
+    )]
     Away { name: String, device: String },
-    #[error("input `{name}` has other elements than those that the plan was made for; prepare a plan for these inputs")]
+    #[error("input `{name}` has other elements than the plan was made for; prepare a plan for these inputs")]
     Fixed { name: String },
     #[error(
-        "input `{name}` is {given}, and {file} was compiled for {expected}; compile it again, or run the model itself"
+        "input `{name}` is {given}, but {file} was compiled for {expected}; compile it again, or run the model itself"
     )]
     Compiled { name: String, given: TensorSpec, expected: String, file: String },
     #[error(
-        "input `{name}` decides shapes, and {file} was compiled for other elements; compile it again, or run the model itself"
+        "input `{name}` determines shapes, but {file} was compiled for other elements; compile it again, or run \
+         the model itself"
     )]
     CompiledFixed { name: String, file: String },
-    #[error("which inputs decide shapes was found meanwhile; try again")]
+    #[error("the inputs that determine shapes have changed meanwhile; try again")]
     Undecided,
-    #[error("shapes follow from computed values, so that the model is run in phases: only a planned run can do that")]
+    #[error("shapes depend on computed values, so the model runs in phases; only a planned run supports phases")]
     Phases,
     #[error(
-        "shapes follow from computed values, so that the model is run in phases, between which values are on the host: no input or \
-         output can stay on another device"
+        "shapes depend on computed values, so the model runs in phases, and values are on the host between \
+         phases; let no input or output stay on another device"
     )]
     Resident,
-    #[error("output `{name}` is {made}, and the model declares {declared}; export it with the type that it makes")]
+    #[error("output `{name}` is {made}, but the model declares {declared}; export the model with the actual type")]
     Made { name: String, made: String, declared: String },
-    #[error("input `{name}` is given {given}, but the model wants {expected}; {advice}")]
+    #[error("input `{name}` is given {given}, but the model expects {expected}; {advice}")]
     Parts { name: String, given: String, expected: String, advice: String },
-    #[error("the model has no {role} `{name}`{fed}, which the state is bound by; its {role}s are {known}{meant}")]
+    #[error("cannot bind the state: the model has no {role} `{name}`{fed}; its {role}s are {known}{meant}")]
     NoState { role: &'static str, name: String, fed: String, known: String, meant: String },
     #[error("output `{output}` cannot be input `{input}` of the next run: types, ranks and known sizes must agree")]
     Unlike { output: String, input: String },
     #[error("outputs `{}` and `{}` are both bound to input `{input}`; bind one of them", outputs[0], outputs[1])]
     FedTwice { input: String, outputs: [String; 2] },
     #[error(
-        "no output is known by its name to be an input of the next run; bind some, as `present.*` to `past_key_values.*`"
+        "no output has a name that exporters use for state; bind some outputs to inputs, as in `present.*` to \
+         `past_key_values.*`"
     )]
     Stateless,
-    #[error("state `{name}` has {old} elements along its growing axis, and cannot keep them in {size}")]
+    #[error("state `{name}` has {old} elements along its growing axis, but a size of {size} cannot hold them")]
     Shorter { name: String, old: usize, size: usize },
-    #[error("value `{name}` is made by no node")]
+    #[error("no node produces value `{name}`")]
     Unmade { name: String },
     #[error("there is no device `{device}`; the devices are {known}")]
     NoDevice { device: String, known: String },
@@ -120,7 +126,7 @@ pub(super) enum InputError {
     #[error("input `{name}`: {problem}; give the input, or smaller sizes")]
     TooLarge { name: String, problem: ShapeError },
     #[error(
-        "`{device}` may hold {}, and the inputs up to `{name}` take {}; give it more, or smaller sizes",
+        "`{device}` may hold {}, but the inputs up to `{name}` take {}; raise the memory limit, or give smaller sizes",
         exact_bytes(*limit), exact_bytes(*needed)
     )]
     AboveLimit { name: String, device: String, needed: u64, limit: u64 },

@@ -94,11 +94,11 @@ impl Body<'_, '_> {
     fn mapped(&mut self, inputs: &[Option<Item>]) -> Result<Vec<Item>, Wrong> {
         let inputs = control::given(inputs, 0)?;
         let Some(Item::Sequence(first)) = inputs.first() else {
-            return Err(Fault::invalid("input 0 is no sequence; its graph is run for the elements of one").into());
+            return Err(Fault::invalid("input 0 is not a sequence; its graph runs once per element").into());
         };
         let lengths = inputs.iter().map(|item| if let Item::Sequence(list) = item { list.len() } else { first.len() });
         if let Some((index, length)) = lengths.enumerate().find(|(_, length)| *length != first.len()) {
-            let text = format!("input {index} is a sequence of {length} tensors, and input 0 one of {}", first.len());
+            let text = format!("input {index} is a sequence of {length} tensors, but input 0 has {}", first.len());
             return Err(Fault::invalid(text).into());
         }
         let mut made = vec![Vec::new(); self.node.graph("body")?.outputs.len()];
@@ -110,9 +110,11 @@ impl Body<'_, '_> {
             let outputs = self.graph("body", inputs.iter().map(item).collect())?;
             for (list, item) in made.iter_mut().zip(outputs) {
                 let Item::Tensor(tensor) = item else {
-                    return Err(
-                        Fault::invalid(format!("its graph makes {}; it must make tensors", item.about())).into()
-                    );
+                    return Err(Fault::invalid(format!(
+                        "its graph produces {}; it must produce tensors",
+                        item.about()
+                    ))
+                    .into());
                 };
                 bytes = bytes.saturating_add(Item::Tensor(tensor.clone()).bytes());
                 list.push(tensor);
@@ -132,7 +134,7 @@ impl Graphs for Body<'_, '_> {
         let graph = self.node.graph(name)?;
         if graph.inputs.len() != items.len() {
             let (wanted, given) = (graph.inputs.len(), items.len());
-            return Err(Fault::invalid(format!("its graph has {wanted} inputs, and is given {given}")).into());
+            return Err(Fault::invalid(format!("its graph has {wanted} inputs, but receives {given}")).into());
         }
         let captured = graph.captured.iter().filter_map(|value| Some((*value, self.values.get(value)?.clone())));
         let values: Values = captured.chain(graph.inputs.iter().copied().zip(items)).collect();
@@ -207,6 +209,6 @@ impl Graphs for Body<'_, '_> {
 fn tensor(item: &Item) -> Result<&Tensor, Fault> {
     match item {
         Item::Tensor(tensor) => Ok(tensor),
-        _ => Err(Fault::invalid(format!("it is given {}; it must be given tensors", item.about()))),
+        _ => Err(Fault::invalid(format!("it receives {}; it needs tensors", item.about()))),
     }
 }

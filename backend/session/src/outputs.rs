@@ -143,7 +143,7 @@ impl Outputs {
         let place = self.place(key)?;
         let elements = array::elements::<T>(self.at(place)?).map_err(|error| self.refused(place, &error))?;
         if elements.len() != slice.len() {
-            let text = format!("there are {} elements, but room for {}", elements.len(), slice.len());
+            let text = format!("the output has {} elements, but the buffer holds {}", elements.len(), slice.len());
             return Err(self.refused(place, &ArrayError(text)));
         }
         slice.copy_from_slice(elements);
@@ -200,7 +200,8 @@ impl Outputs {
         match self.resident.binary_search(&place) {
             Ok(at) => {
                 let (name, device) = (&self.names[place], self.spare.resident[at].device());
-                let text = format!("output `{name}` stays on {device}; take it with `device_tensor`, and read that");
+                let text =
+                    format!("output `{name}` stays on {device}; get it with `device_tensor`, and read that tensor");
                 Err(OutputError(text))
             }
             Err(before) => Ok(&self.tensors[place - before]),

@@ -44,14 +44,16 @@ impl Session {
             return Err(refused(format!("the model is compiled already; name its source{source}")));
         }
         if self.options.platform.is_some() {
-            return Err(refused("a plan for the devices of a platform file is run by nobody; leave it out".into()));
+            return Err(refused(
+                "a model cannot be compiled for the devices of a platform file; leave the platform out".into(),
+            ));
         }
         if self.source.as_ref().is_some_and(|(model, stamp)| compiled::stamp(model) != *stamp) {
-            return Err(refused("the model's file was changed since it was opened; open it again".into()));
+            return Err(refused("the model's file has changed since it was opened; open it again".into()));
         }
         if let Some(value) = self.inputs().iter().chain(self.outputs()).find(|value| !value.kind().is_tensor()) {
             return Err(refused(format!(
-                "`{value}` is not a tensor; compile takes tensors only, so run the model itself"
+                "`{value}` is not a tensor, but a compiled model has only tensors; run the model itself"
             )));
         }
         within_memory(|| {
@@ -61,7 +63,9 @@ impl Session {
             let plan = KeptPlan::of(&planned, &choice.plan);
             let again = planner.restore(&plan, &choice)?;
             if !again.is_same_plan(&planned) || again.plan().memory() != planned.plan().memory() {
-                return Err(refused("the plan does not come back as it was, which is a fault of Anabranch".into()));
+                return Err(refused(
+                    "the plan changes when it is stored, which is a bug in Anabranch; please report it".into(),
+                ));
             }
             let order = self.whole.model.inputs.iter();
             let given = order.filter_map(|input| Some((input.name.clone(), inputs.given(&input.name)?.spec().clone())));
@@ -95,7 +99,7 @@ impl Session {
         // A file must not raise the limits beyond the present memory.
         let host = session.inventory.host.memory;
         let is_beyond = session.inventory.cpus.iter().any(|cpu| cpu.memory > host);
-        let beyond = is_beyond.then(|| "was compiled for more memory than there is here".to_owned());
+        let beyond = is_beyond.then(|| "was compiled for more memory than this machine has".to_owned());
         if let Some(why) = file.unfit(&session.inventory, same).or(beyond) {
             return Self::open_source(path, &file, &why, options);
         }
@@ -107,7 +111,7 @@ impl Session {
 
     fn open_source(path: &Path, file: &CompiledFile, why: &str, options: ResolvedConfig) -> Result<Self, SessionError> {
         let Some(source) = file.source() else {
-            let text = format!("{why}, and the model that it was made of is gone or another by now");
+            let text = format!("{why}, and its source model is gone or has changed");
             return Err(CompiledError::elsewhere(path, text).into());
         };
         let stamp = compiled::stamp(source);
@@ -115,7 +119,8 @@ impl Session {
         session.source = Some((source.to_owned(), stamp));
         let (name, source) = (path.display(), source.display());
         session.inventory.notes.push(format!(
-            "{name} {why}: the model is lowered and planned anew from {source}; `anabranch compile` makes it again for here"
+            "{name} {why}: the model is lowered and planned again from {source}; compile it again for this \
+             machine with `anabranch compile`"
         ));
         Ok(session)
     }

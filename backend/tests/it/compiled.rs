@@ -203,7 +203,7 @@ fn elsewhere_the_unchanged_source_is_opened_and_else_nothing() {
     for _ in 0..2 {
         let error = Session::open(&file, SessionConfig::default()).err().expect("no source").to_string();
         assert!(
-            error.contains("by version 9") && error.contains("gone or another") && error.contains("compile`"),
+            error.contains("by version 9") && error.contains("gone or has changed") && error.contains("compile`"),
             "{error}"
         );
         let _ = fs::remove_file(&model);

@@ -177,18 +177,18 @@ fn wrong_functions_and_calls_are_refused_by_name() {
         ..function("F", &["a"], &["b"], plain())
     };
     let cases = [
-        (vec![call("F", &["x", "y"], &["z"])], one(plain()), "gives 2 inputs to a function of 1"),
-        (vec![call("F", &["x"], &["z", "w"])], one(plain()), "wants 2 outputs of a function of 1"),
+        (vec![call("F", &["x", "y"], &["z"])], one(plain()), "gives 2 inputs to a function with 1"),
+        (vec![call("F", &["x"], &["z", "w"])], one(plain()), "reads 2 outputs of a function with 1"),
         (calls(), [one(plain()), one(plain())].concat(), "calls a function that the model defines twice"),
-        (calls(), one(vec![node("Relu", &["x"], &["b"])]), "reads `x`, which is neither made in the function `F`"),
-        (calls(), one(vec![node("Relu", &["a"], &["c"])]), "output `b` is made by none of its nodes"),
-        (calls(), one(vec![node("Relu", &["a"], &["a"])]), "makes its own input `a`"),
-        (calls(), vec![function("F", &["a", "a"], &["b"], plain())], "input `a` has no name of its own"),
-        (calls(), one([plain(), plain()].concat()), "node `n/Relu_1` (`Relu`): makes `b`, which is made by node"),
+        (calls(), one(vec![node("Relu", &["x"], &["b"])]), "reads `x`, but the function `F` has no such value"),
+        (calls(), one(vec![node("Relu", &["a"], &["c"])]), "output `b` no node produces"),
+        (calls(), one(vec![node("Relu", &["a"], &["a"])]), "produces its own input `a`"),
+        (calls(), vec![function("F", &["a", "a"], &["b"], plain())], "input `a` shares its name"),
+        (calls(), one([plain(), plain()].concat()), "node `n/Relu_1` (`Relu`): produces `b`, but node"),
         (calls(), vec![foreign], "uses opset 99"),
-        (vec![call("F", &["x"], &["x"])], one(plain()), "makes `x`, which is made by an input already"),
+        (vec![call("F", &["x"], &["x"])], one(plain()), "produces `x`, but an input"),
         (calls(), one(vec![call("F", &["a"], &["b"])]), "calls a function within itself: `F` → `F`"),
-        (vec![node("Elu", &["x"], &["z"]).with(referring("alpha", "p"))], vec![], "outside a function"),
+        (vec![node("Elu", &["x"], &["z"]).with(referring("alpha", "p"))], vec![], "outside of a function"),
     ];
     for (nodes, functions, text) in cases {
         let error = load(nodes, functions).expect_err(text);
@@ -196,10 +196,10 @@ fn wrong_functions_and_calls_are_refused_by_name() {
     }
     let two = vec![function("F", &["a"], &["b", "c"], vec![node("Split", &["a"], &["b", "c"])])];
     let error = load(vec![call("F", &["x"], &["z", "z"])], two).expect_err("one value twice");
-    assert!(error.contains("makes one value twice"), "{error}");
+    assert!(error.contains("produces one value twice"), "{error}");
     let absent = vec![function("F", &["a", "k"], &["k"], plain())];
     let error = load(calls(), absent).expect_err("an output that is left out");
-    assert!(error.contains("wants the output `k` of what it leaves out"), "{error}");
+    assert!(error.contains("reads the output `k` of a function, which is an input left out"), "{error}");
 }
 
 #[test]
@@ -217,7 +217,7 @@ fn what_grows_without_end_is_refused_before_it_is_made() {
     let start = || vec![call("F0", &["x"], &["z"])];
     assert_eq!(load(start(), chain(30, false)).expect("deep enough").nodes.len(), 31);
     let error = load(start(), chain(40, false)).expect_err("too deep");
-    assert!(error.contains("more than 32 functions and graphs within each other"), "{error}");
+    assert!(error.contains("functions and graphs nested more than 32 deep"), "{error}");
     let error = load(start(), chain(25, true)).expect_err("too many");
     assert!(error.contains("exceed") && error.contains("if you trust the file"), "{error}");
     let bytes = model(start(), chain(8, true)).to_bytes();
@@ -261,8 +261,7 @@ fn graphs_that_functions_put_into_each_other_stay_shallow() {
             }
         };
         assert!(depth <= 32, "H{at} is {depth} graphs high");
-        let is_refused =
-            problem.is_some_and(|text| text.contains("more than 32 functions and graphs within each other"));
+        let is_refused = problem.is_some_and(|text| text.contains("functions and graphs nested more than 32 deep"));
         assert_eq!(is_refused, at > 2, "H{at}");
     }
 }

@@ -176,12 +176,12 @@ fn a_small_file_is_not_read_as_many_times_as_it_likes() {
 fn regions_outside_the_file_are_refused() {
     let folder = directory();
     for (offset, length, text) in [
-        ("18446744073709551615", "8", "but the file has 9 bytes"),
-        ("18446744073709551608", "8", "but the file has 9 bytes"),
-        ("9", "8", "but the file has 9 bytes"),
-        ("2", "8", "but the file has 9 bytes"),
-        ("0", "0", "i32[2] takes 8 bytes, but 0 are there"),
-        ("0", "18446744073709551615", "i32[2] takes 8 bytes, but 18446744073709551615 are there"),
+        ("18446744073709551615", "8", "but the file has only 9 bytes"),
+        ("18446744073709551608", "8", "but the file has only 9 bytes"),
+        ("9", "8", "but the file has only 9 bytes"),
+        ("2", "8", "but the file has only 9 bytes"),
+        ("0", "0", "i32[2] takes 8 bytes, but has 0"),
+        ("0", "18446744073709551615", "i32[2] takes 8 bytes, but has 18446744073709551615"),
         ("-1", "8", "offset is `-1`, which is not a number"),
         ("0x10", "8", "offset is `0x10`, which is not a number"),
         ("0", "eight", "length is `eight`, which is not a number"),
@@ -196,7 +196,7 @@ fn regions_outside_the_file_are_refused() {
 fn a_model_whose_weights_are_missing_is_refused_by_the_files_name() {
     let folder = directory();
     let error = load_with(folder.path(), &[("location", "weights/layer.bin")]).expect_err("it is missing");
-    assert!(error.contains("`weights/layer.bin` does not exist; put it beside the model"), "{error}");
+    assert!(error.contains("`weights/layer.bin` does not exist; put it next to the model"), "{error}");
 }
 
 #[test]

@@ -402,7 +402,7 @@ fn a_border_may_cut_more_than_there_is_if_it_puts_back_one_value() {
         if pads.iter().min() < Some(&-3) {
             for mode in ["edge", "reflect", "wrap"] {
                 assert!(
-                    padded(mode, 3, pads).is_err_and(|error| error.contains("cuts more than the 3")),
+                    padded(mode, 3, pads).is_err_and(|error| error.contains("cuts off more than the 3")),
                     "{mode} {pads:?}"
                 );
             }

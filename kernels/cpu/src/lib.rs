@@ -65,7 +65,7 @@ pub fn prepare(node: &NodeSpec, constants: &[bool]) -> Result<Box<dyn CpuKernel>
     }
     // Preparing products checks their integer types.
     let sound = any_type || node.is_f32() || matches!(node.op, Op::MatMul(_));
-    node.require(sound, "its tensors are to be all f32 or all f64")?;
+    node.require(sound, "its tensors are all f32 or all f64")?;
     match &node.op {
         Op::Map(_) | Op::Normalize(_) => anabranch_cpu_map::prepare(node),
         Op::Conv(_) | Op::ConvTranspose(_) => anabranch_cpu_conv::prepare(node, constants),

@@ -41,7 +41,7 @@ pub enum KernelError {
         reason: String,
     },
     /// A kernel needs more memory besides its tensors than is available.
-    #[error("{op}: {what} takes {bytes} bytes, more memory than there is for it")]
+    #[error("{op}: {what} takes {bytes} bytes, which exceeds the available memory")]
     Memory {
         /// Name of the op.
         op: &'static str,

@@ -13,7 +13,7 @@ pub enum ShapeError {
     #[error("a tensor of shape {0:?} is too large for this machine's address space")]
     TooLarge(Vec<usize>),
     /// More than [`MAX_RANK`] dimensions.
-    #[error("a tensor of {0} dimensions: at most {MAX_RANK} are supported")]
+    #[error("a tensor has {0} dimensions, but at most {MAX_RANK} are supported")]
     Rank(usize),
     /// Two sizes of a dimension differ, and neither is 1.
     #[error("shapes {0} and {1} cannot be broadcast together")]

@@ -69,7 +69,7 @@ impl fmt::Display for OutOfMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "the system has no memory left for {} bytes more; close other programs, or use smaller inputs",
+            "out of memory: the system cannot provide {} more bytes; close other programs, or use smaller inputs",
             self.bytes
         )
     }

@@ -53,7 +53,8 @@ impl CostModel for OperationsOverSpeed<'_> {
 /// Error for a time that a table cannot hold.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error(
-    "{task} is said to take {time} on {device}; a time is finite and not negative (leave it out where the task cannot run)"
+    "{task} has the time {time} on {device}; a time is finite and not negative (leave it out if the task cannot \
+     run there)"
 )]
 pub struct CostError {
     /// The task.

@@ -80,13 +80,13 @@ pub struct Optimum {
 #[expect(missing_docs, reason = "fields are what the messages call them")]
 pub enum ExactError {
     /// A problem that is too large.
-    #[error("{count} {what} are too many for an exact search; it takes at most {limit}")]
+    #[error("{count} {what} are too many for an exact search; the limit is {limit}")]
     TooLarge { what: &'static str, count: usize, limit: usize },
     /// No placement fits into the devices' memory.
     #[error("no placement fits into the devices' memory")]
     NoPlacement,
     /// No placement was found within the allowed nodes.
-    #[error("no placement was found in {nodes} nodes; allow more")]
+    #[error("the search found no placement within {nodes} nodes; allow more nodes")]
     Unfinished { nodes: u64 },
 }
 

@@ -93,22 +93,23 @@ impl Placement {
 pub enum PlaceError {
     /// Every feasible device is too full for some unit.
     #[error(
-        "no feasible device has enough free memory for task {task:?} and what is colocated with it: they need {needed} bytes, and {device:?}, \
-         which has most, has {available} of its {memory} left; give a device more memory or allow more devices"
+        "no feasible device has enough free memory for task {task:?} and its colocated tasks: they need {needed} \
+         bytes, but {device:?} has the most left, {available} of {memory} bytes; give a device more memory or \
+         allow more devices"
     )]
     InsufficientMemory { task: String, device: String, needed: u64, available: u64, memory: u64 },
     /// The number of machines differs from the number of devices.
-    #[error("machines are given for {given} devices, but the platform has {devices}; give one for each device")]
+    #[error("machines are given for {given} devices, but the platform has {devices}; give one machine per device")]
     Machines { given: usize, devices: usize },
     /// No device of the machine that a task is bound to can take it.
-    #[error("no device of machine {machine} can take task {task:?}; give the task another machine or no manual rank")]
+    #[error("no device of machine {machine} can run task {task:?}; give the task another machine or no manual rank")]
     Machine {
         task: String,
         /// The task's manual rank, or the machine that the task is bound to in spite of that rank.
         machine: u32,
     },
     /// The given assignment breaks a constraint.
-    #[error("the given placement does not fit the problem: {0}")]
+    #[error("the given placement does not match the problem: {0}")]
     Violation(crate::check::Violation),
     /// The caller wants no placement any more.
     #[error("placing was interrupted")]
@@ -129,12 +130,12 @@ pub const STRATEGIES: &[(&str, &str)] = &[
     ("sucuri", "each task where its heaviest predecessor is, or near to it"),
     ("mite", "each task where memory, importance, traffic and load together are best"),
     ("cp", "the critical path on the fastest device, the rest where least is to do"),
-    ("icp", "the critical path of what is left on one device, again and again"),
+    ("icp", "the critical path of the remaining tasks on one device, again and again"),
     ("dfs", "depth first, each task where traffic and load together are best"),
     ("batch", "ranges of equally important tasks, the most important on the fastest device"),
     ("hash", "devices in turn"),
-    ("cpu", "everything on the fastest CPU device, as far as it can run there"),
-    ("gpu", "everything on the fastest GPU device, as far as it can run there"),
+    ("cpu", "everything that can run there on the fastest CPU device"),
+    ("gpu", "everything that can run there on the fastest GPU device"),
 ];
 
 /// Returns the names that [`strategy_by_name`] knows.

@@ -169,7 +169,7 @@ pub enum PlatformError {
     #[error("the link from {from:?} to {to:?} has rate {rate}; a rate is greater than zero")]
     Rate { from: String, to: String, rate: f64 },
     /// More devices than an id can number.
-    #[error("{0} devices are too many; at most 65536 can be placed on")]
+    #[error("{0} devices are too many; use at most 65536")]
     TooMany(usize),
 }
 

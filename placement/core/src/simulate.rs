@@ -26,7 +26,7 @@ use anabranch_base::interruption;
 #[expect(missing_docs, reason = "fields are what the messages call them")]
 pub enum SimulateError {
     /// The number of devices differs from the number of tasks.
-    #[error("the placement names {given} devices for {tasks} tasks; it needs one for each task")]
+    #[error("the placement names {given} devices for {tasks} tasks; name one device per task")]
     Length { tasks: usize, given: usize },
     /// A device that does not exist.
     #[error("task {task:?} is placed on {device}, but the platform has only {count} devices")]
@@ -35,9 +35,7 @@ pub enum SimulateError {
     #[error("task {task:?} is placed on device {device:?}, which cannot run it")]
     CannotRun { task: String, device: String },
     /// An order in which some task never becomes the next one on its device.
-    #[error(
-        "task {task:?} never comes to be next on device {device:?}; give an order in which every task stands behind its inputs"
-    )]
+    #[error("task {task:?} never runs on device {device:?}; give an order in which every task follows its inputs")]
     Stuck { task: String, device: String },
     /// The caller wants no schedule any more.
     #[error("the simulation was interrupted")]

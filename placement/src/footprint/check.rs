@@ -16,37 +16,40 @@ use crate::graph::{TaskGraph, TaskId};
 #[expect(missing_docs, reason = "fields are what the messages call them")]
 pub enum Violation {
     /// A list without one entry for each task or edge.
-    #[error("{what} has {found} entries for {expected}")]
+    #[error("{what} has {found} entries, but should have {expected}")]
     Length { what: &'static str, found: usize, expected: usize },
     /// A task that does not exist, is listed twice, or is reachable from another task of the antichain.
-    #[error("{task} is no member of an antichain with the others")]
+    #[error("{task} does not form an antichain with the other tasks")]
     Ordered { task: TaskId },
     /// A weight that is not the sum of its parts.
-    #[error("the antichain is said to weigh {claimed}; its tasks weigh {tasks}, and {chains} chains cover the graph")]
+    #[error(
+        "the weight of the antichain is given as {claimed}, but its tasks weigh {tasks}, and {chains} chains \
+         cover the graph"
+    )]
     Weight { claimed: u64, tasks: u128, chains: u128 },
     /// A task that too few chains pass, or that more chains leave than pass.
-    #[error("{task} weighs {weight}; {passing} chains pass it and {leaving} leave it")]
+    #[error("{task} weighs {weight}, but {passing} chains pass it and {leaving} leave it")]
     Cover { task: TaskId, weight: u64, passing: u128, leaving: u128 },
     /// A task that is not listed exactly once, by its own partition.
-    #[error("{task} does not stand in exactly the partition that it is said to be in")]
+    #[error("{task} is not in exactly the stated partition")]
     Part { task: TaskId },
     /// Colocated tasks in different partitions or devices.
-    #[error("{first} and {second} are colocated, but apart")]
+    #[error("{first} and {second} are colocated, but placed apart")]
     Colocation { first: TaskId, second: TaskId },
     /// A partition or device that holds more bytes than fit.
-    #[error("partition or device {place} keeps {bytes} bytes, and is said to keep {claimed} of {capacity}")]
+    #[error("partition or device {place} keeps {bytes} bytes, but is stated to keep {claimed} of {capacity} bytes")]
     Memory { place: usize, bytes: u128, claimed: u64, capacity: u64 },
     /// A partition whose tasks can take more cores than the capacity, or a wrong number of cores.
-    #[error("tasks of partition {place} can take {cores} cores at a time; said were {claimed} of {capacity}")]
+    #[error("tasks of partition {place} can use {cores} cores at a time, but {claimed} of {capacity} are stated")]
     Parallelism { place: usize, cores: u64, claimed: u64, capacity: u64 },
     /// A time or an amount that differs from the claim.
-    #[error("{what} is said to be {claimed}, but is {found}")]
+    #[error("{what} is given as {claimed}, but is {found}")]
     Claim { what: &'static str, claimed: f64, found: f64 },
     /// A task that starts before its data are available.
-    #[error("{task} starts at {start}, but its data are there at {ready}")]
+    #[error("{task} starts at {start}, but its data arrive at {ready}")]
     Early { task: TaskId, start: f64, ready: f64 },
     /// More cores in use than a device has.
-    #[error("device {device} has {cores} cores, and {taken} are taken at {time}")]
+    #[error("device {device} has {cores} cores, but {taken} are used at {time}")]
     Cores { device: u32, cores: u64, taken: u128, time: f64 },
 }
 

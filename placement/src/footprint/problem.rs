@@ -25,36 +25,40 @@ pub enum FootprintError {
     #[error("cores or times are given for {given} tasks, but the graph has {tasks}")]
     Length { tasks: usize, given: usize },
     /// A time that is negative, infinite or not a number.
-    #[error("task {task:?} is said to take {time}; a time is finite and not negative")]
+    #[error("task {task:?} has the time {time}; a time is finite and not negative")]
     Time { task: String, time: f64 },
     /// A link whose latency is negative or not finite, or whose bandwidth is not positive.
     #[error(
-        "a link of latency {latency} and {bandwidth} bytes a time unit is none; give a latency of 0 or more and a greater rate"
+        "the link has latency {latency} and {bandwidth} bytes per time unit; give a latency of at least 0 and a \
+         rate greater than 0"
     )]
     Link { latency: f64, bandwidth: f64 },
     /// A task (with its colocated tasks) that needs more cores than a device has.
     #[error(
-        "task {task:?} (with what is colocated with it) takes {cores} cores, and a device has {capacity}; give devices more cores"
+        "task {task:?} and its colocated tasks need {cores} cores, but a device has {capacity}; give devices \
+         more cores"
     )]
     Cores { task: String, cores: u64, capacity: u64 },
     /// A task (with its colocated tasks) that needs more memory than a device has.
     #[error(
-        "task {task:?} and what is colocated with it keep {bytes} bytes, and a device has {capacity}; give devices more memory"
+        "task {task:?} and its colocated tasks keep {bytes} bytes, but a device has {capacity}; give devices \
+         more memory"
     )]
     Memory { task: String, bytes: u64, capacity: u64 },
     /// Numbers whose sum overflows.
-    #[error("the tasks' {what} together are more than can be counted")]
+    #[error("the sum of the tasks' {what} exceeds the range of a number")]
     Overflow { what: &'static str },
     /// A deadline that is shorter than the longest path.
-    #[error("no number of cores and devices ends within {deadline}: the longest path alone takes {path}")]
+    #[error("no number of cores and devices meets the deadline {deadline}: the longest path alone takes {path}")]
     Deadline { deadline: f64, path: f64 },
     /// A deadline that no result keeps, although it may be feasible.
     #[error(
-        "no partitioning was found that ends within {deadline}; the shortest takes {reached}. Give devices more cores, or a later deadline"
+        "no partitioning was found that meets the deadline {deadline}: the shortest takes {reached}; give \
+         devices more cores, or a later deadline"
     )]
     NotReached { deadline: f64, reached: f64 },
     /// A result that the checker rejects.
-    #[error("a result did not pass the checker, which is a fault of Anabranch: {0}")]
+    #[error("the checker rejects a result, which is a bug in Anabranch; please report it: {0}")]
     Fault(Violation),
 }
 
@@ -230,9 +234,9 @@ mod tests {
         let free = Link::FREE;
         let cases = [
             (refusal(&[1], &[1.0, 1.0], free), "given for 1 tasks"),
-            (refusal(&[1, 3], &[1.0, 1.0], free), "\"t1\" (with what is colocated with it) takes 3 cores"),
-            (refusal(&[1, 1], &[1.0, f64::NAN], free), "\"t1\" is said to take NaN"),
-            (refusal(&[1, 1], &[f64::MAX, f64::MAX], free), "times together"),
+            (refusal(&[1, 3], &[1.0, 1.0], free), "\"t1\" and its colocated tasks need 3 cores"),
+            (refusal(&[1, 1], &[1.0, f64::NAN], free), "\"t1\" has the time NaN"),
+            (refusal(&[1, 1], &[f64::MAX, f64::MAX], free), "the tasks' times exceeds"),
             (refusal(&[1, 1], &[1.0, 1.0], Link { latency: 0.0, bandwidth: 0.0 }), "link"),
         ];
         for (refusal, expected) in cases {

@@ -30,10 +30,10 @@ pub enum Refusal {
     #[error("cannot be read: {0}")]
     Io(#[from] std::io::Error),
     /// The file exceeds the length limit.
-    #[error("is longer than {limit} bytes, the most that is read")]
+    #[error("is longer than the limit of {limit} bytes")]
     TooLong { limit: u64 },
     /// The format is unknown.
-    #[error("is of no known format: {0}")]
+    #[error("has an unknown format: {0}")]
     Unrecognised(&'static str),
     /// The file is not JSON, or does not have the structure of its format.
     #[error("{0}")]
@@ -43,26 +43,26 @@ pub enum Refusal {
     #[error("cannot be read as CSV: {0}")]
     Csv(#[from] csv::Error),
     /// A field of a CSV file has an invalid value.
-    #[error("line {line}: {field} is {value:?}, and should be {expected}")]
+    #[error("line {line}: {field} is {value:?}, but should be {expected}")]
     Field { line: u64, field: &'static str, value: String, expected: &'static str },
     /// The file is CSV, but the crate is built without the feature `csv`.
     #[cfg(not(feature = "csv"))]
-    #[error("is CSV, which is read with the feature `csv` of anabranch-placement")]
+    #[error("is CSV, which needs the feature `csv` of anabranch-placement")]
     WithoutCsv,
     /// The version is unknown.
-    #[error("is of version {found}; {known} can be read")]
+    #[error("has version {found}, but only {known} is supported")]
     Version { found: String, known: &'static str },
     /// A number outside its range.
-    #[error("{place} is {value}, and should be {expected}")]
+    #[error("{place} is {value}, but should be {expected}")]
     Number { place: String, value: f64, expected: &'static str },
     /// A string is invalid.
-    #[error("{place} is {found:?}, and should be {expected}")]
+    #[error("{place} is {found:?}, but should be {expected}")]
     Text { place: String, found: String, expected: &'static str },
     /// A name or number refers to a thing that does not exist.
-    #[error("{place} names the {what} {name:?}, which the file does not define")]
+    #[error("{place} names the {what} {name:?}, but the file does not define it")]
     Unknown { place: String, what: &'static str, name: String },
     /// A name or a definition occurs twice.
-    #[error("{place}: the {what} {name:?} is there twice")]
+    #[error("{place}: the {what} {name:?} occurs twice")]
     Twice { place: String, what: &'static str, name: String },
     /// A required part is missing.
     #[error("{place} has no {what}")]
@@ -71,13 +71,13 @@ pub enum Refusal {
     #[error("there are several platforms; name one")]
     SeveralPlatforms,
     /// A list of the wrong length.
-    #[error("{place} has {found} entries, and should have {expected}")]
+    #[error("{place} has {found} entries, but should have {expected}")]
     Length { place: String, found: usize, expected: usize },
     /// A construct of the format is not supported.
-    #[error("{place} is {what}, which is not unrolled; replace it by what it stands for")]
+    #[error("{place} is {what}, which cannot be unrolled; write out its copies")]
     Unsupported { place: String, what: String },
     /// A number of things exceeds its limit.
-    #[error("has {count} {what}; at most {limit} are read")]
+    #[error("has {count} {what}, but the limit is {limit}")]
     TooMany { what: &'static str, count: u64, limit: u64 },
     /// The description is not a valid graph.
     #[error(transparent)]
@@ -106,7 +106,7 @@ pub enum WriteError {
     #[error("cannot write CSV: {0}")]
     Csv(#[from] csv::Error),
     /// The format cannot represent a part of the value.
-    #[error("{format} has no place for {what}; write JSON instead")]
+    #[error("{format} cannot hold {what}; write JSON instead")]
     Unrepresentable {
         format: &'static str,
         /// The part that it cannot represent, with its place.

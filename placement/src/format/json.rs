@@ -255,7 +255,7 @@ mod tests {
             ("[[0.0, 1e-5], [1e-5, 0.0]]", "[[0.0, 1e-5], [1e-5]]", "platform.latency[1] has 1 entries"),
             ("[[null, 1e10], [1e10, null]]", "[[null, 0], [1e10, null]]", "rate 0"),
             ("[[0.0, null], [5e-3, 2e-4]]", "[[0.0, null]]", "times has 1 entries"),
-            ("[5e-3, 2e-4]]", "[5e-3, -1]]", "task 1 is said to take -1"),
+            ("[5e-3, 2e-4]]", "[5e-3, -1]]", "task 1 has the time -1"),
             ("\"resident\"", "\"none\"", "unknown variant `none`"),
             ("\"bytes_a_unit\": 1.0", "\"bytes_a_unit\": 0", "bytes_a_unit is 0"),
             ("[\"cpu\", \"gpu\"]", "[]", "allows no kind"),

@@ -234,11 +234,11 @@ mod tests {
         let cases = [
             ("\"maxFPGAs\": 2", "\"maxFPGAs\": 4096", "has 4097 devices"),
             ("\"maxFPGAs\": 2", "\"maxFPGAs\": 18446744073709551615", "devices"),
-            ("\"id\": 9", "\"id\": 7", "nodes[1]: the id \"7\" is there twice"),
+            ("\"id\": 9", "\"id\": 7", "nodes[1]: the id \"7\" occurs twice"),
             ("\"destId\": 8", "\"destId\": 6", "edges[1] names the node \"6\""),
             ("\"cost\": 0.25", "\"cost\": -1", "edges[0].cost is -1"),
             ("\"size\": 60.0", "\"size\": -60.0", "nodes[0].size is -60"),
-            ("\"cpuLatency\": 10", "\"cpuLatency\": -10", "task 0 is said to take -10"),
+            ("\"cpuLatency\": 10", "\"cpuLatency\": -10", "task 0 has the time -10"),
             ("\"maxSizePerFPGA\": 100.0", "\"maxSizePerFPGA\": -100.0", "maxSizePerFPGA is -100"),
         ];
         for (from, to, expected) in cases {

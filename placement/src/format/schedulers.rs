@@ -305,9 +305,9 @@ mod tests {
         let cases = [
             ("\"src\": \"a\"", "\"src\": \"c\"", "alone.deps[0] names the task \"c\""),
             ("\"size\": 2.5", "\"size\": -2.5", "alone.deps[0].size is -2.5"),
-            ("\"name\": \"b\"", "\"name\": \"a\"", "the task \"a\" is there twice"),
+            ("\"name\": \"b\"", "\"name\": \"a\"", "the task \"a\" occurs twice"),
             ("\"a\": \"y\"", "\"a\": \"z\"", "alone.links[0] names the node \"z\""),
-            ("\"a\": \"y\"", "\"a\": \"x\"", "alone.links has 0 entries, and should have 1"),
+            ("\"a\": \"y\"", "\"a\": \"x\"", "alone.links has 0 entries, but should have 1"),
             ("\"speed\": 3", "\"speed\": 0", "speed 0"),
             ("\"cost\": 6", "\"cost\": -6", "-6 operations"),
         ];
@@ -316,10 +316,10 @@ mod tests {
             assert!(error.contains(expected), "{error}");
         }
         let cases = [
-            ("{\"W\": [[1, 2]], \"BW\": [[0, 1], [1]], \"edges\": []}", "BW[1] has 1 entries, and should have 2"),
-            ("{\"W\": [[1]], \"BW\": [[0, 1], [1, 0]], \"edges\": []}", "W[0] has 1 entries, and should have 2"),
+            ("{\"W\": [[1, 2]], \"BW\": [[0, 1], [1]], \"edges\": []}", "BW[1] has 1 entries, but should have 2"),
+            ("{\"W\": [[1]], \"BW\": [[0, 1], [1, 0]], \"edges\": []}", "W[0] has 1 entries, but should have 2"),
             ("{\"W\": [[1]], \"BW\": [[0]], \"edges\": [[0, 1, 2]]}", "task 1 is used"),
-            ("{\"W\": [[-1]], \"BW\": [[0]], \"edges\": []}", "task 0 is said to take -1"),
+            ("{\"W\": [[-1]], \"BW\": [[0]], \"edges\": []}", "task 0 has the time -1"),
         ];
         for (text, expected) in cases {
             let error = parse_unrelated("table", text.as_bytes()).unwrap_err().to_string();

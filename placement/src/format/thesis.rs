@@ -174,7 +174,7 @@ mod tests {
     fn what_is_wrong_is_said_with_its_line() {
         let cases = [
             ("1,2,,,1,1,1,NO,a", "line 2: a successor names the row of id \"2\""),
-            ("1,,,,1,1,1,NO,a\n1,,,,1,1,1,NO,b", "line 3: the id \"1\" is there twice"),
+            ("1,,,,1,1,1,NO,a\n1,,,,1,1,1,NO,b", "line 3: the id \"1\" occurs twice"),
             ("1,,,,-1,1,1,NO,a", "line 2: tensor size is \"-1\""),
             ("1,,,,1,1,1,FPGA,a", "line 2: device constraint is \"FPGA\""),
             ("1,2,,,1,1,1,NO,a\n2,1,,,1,1,1,NO,b", "cycle: b -> a -> b"),

@@ -354,7 +354,7 @@ mod tests {
             (NEW, "\"execution\"", "\"executed\"", "no execution"),
             (NEW, "\"specification\"", "\"specified\"", "no specification"),
             (OLD, "\"runtimeInSeconds\": 4.25, ", "", "task \"split\" has no run time"),
-            (OLD, "\"name\": \"right\"", "\"name\": \"left\"", "the task \"left\" is there twice"),
+            (OLD, "\"name\": \"right\"", "\"name\": \"left\"", "the task \"left\" occurs twice"),
             (OLD, "\"parents\": []", "\"parents\": [\"join\"]", "cycle"),
         ];
         for (text, from, to, expected) in cases {

@@ -106,12 +106,12 @@ impl<'g> Unrolling<'g> {
     fn count(&mut self, group: usize) -> Result<u64, Refusal> {
         match self.counts[group] {
             Count::Known(count) => return Ok(count),
-            Count::Sought => return self.unsupported(group, "fed by what depends on it"),
+            Count::Sought => return self.unsupported(group, "fed by a group that depends on it"),
             Count::Unknown => self.counts[group] = Count::Sought,
         }
         self.chained += 1;
         if self.chained > MOST_CHAINED {
-            return self.unsupported(group, format!("fed by more than {MOST_CHAINED} constructs one after the other"));
+            return self.unsupported(group, format!("fed by a chain of more than {MOST_CHAINED} constructs"));
         }
         let count = match self.nodes[group].kind {
             Kind::Gather => {
@@ -180,7 +180,7 @@ impl<'g> Unrolling<'g> {
                 let inner = inner.to_vec();
                 self.product(&inner)
             }
-            None => self.unsupported(gather, "a gather of what is not in the groups around it"),
+            None => self.unsupported(gather, "a gather whose input is not in the groups around it"),
         }
     }
 
@@ -188,13 +188,13 @@ impl<'g> Unrolling<'g> {
     fn layers(&mut self, group_by: usize) -> Result<Vec<usize>, Refusal> {
         let around = self.around[self.input(group_by)?].clone();
         let Some(inner) = around.strip_prefix(&self.around[group_by][..]) else {
-            return self.unsupported(group_by, "a group-by of what is not in the groups around it");
+            return self.unsupported(group_by, "a group-by whose input is not in the groups around it");
         };
         let Some(&innermost) = inner.last() else {
             return self.unsupported(group_by, "a group-by whose input is in no scatter");
         };
         if self.nodes[innermost].kind != Kind::Scatter {
-            return self.unsupported(group_by, "a group-by of what is not in a scatter");
+            return self.unsupported(group_by, "a group-by whose input is not in a scatter");
         }
         let keys = &self.nodes[group_by].group_keys;
         if keys.is_empty() {
@@ -204,7 +204,7 @@ impl<'g> Unrolling<'g> {
         let layers: Vec<usize> = inner.iter().rev().filter(named).copied().collect();
         match layers.len() == keys.len() {
             true => Ok(layers),
-            false => self.unsupported(group_by, "a group-by of keys that are no scatters around its input"),
+            false => self.unsupported(group_by, "a group-by whose keys are not scatters around its input"),
         }
     }
 
@@ -289,7 +289,7 @@ impl<'g> Unrolling<'g> {
             }
             for start in starts {
                 if self.nodes[start].kind.is_group() {
-                    return self.unsupported(start, "a construct that starts another; put its application there");
+                    return self.unsupported(start, "a construct that starts another; start its application instead");
                 }
                 for copy in 0..self.copies(start) as usize {
                     let to = self.first[start] + copy;
@@ -398,7 +398,7 @@ impl<'g> Unrolling<'g> {
         if !side_by_side && outer[..shared] != inner[..shared] {
             return self.unsupported(
                 from,
-                format!("linked to {}, whose groups are neither around it nor in it", self.place(to)),
+                format!("linked to {}, whose groups are not around it and not in it", self.place(to)),
             );
         }
         let within: u64 = deep_shape[shared..].iter().product();

@@ -24,19 +24,19 @@ pub enum Violation {
     #[error("stage {stage} does not follow the stage before it in exactly one interval")]
     Stage { stage: usize },
     /// A processor that does not exist, or that has two intervals.
-    #[error("processor {processor} is not there or has two intervals")]
+    #[error("processor {processor} does not exist, or has two intervals")]
     Processor { processor: usize },
     /// A stage on a processor that cannot run it, or in a sharing that its kind or the rules forbid.
-    #[error("stage {stage} cannot run so on processor {processor}")]
+    #[error("stage {stage} cannot run on processor {processor} with this sharing")]
     CannotRun { stage: usize, processor: usize },
     /// A memory that is too small for the mapping.
-    #[error("memory {memory} would hold {needed} bytes of {limit}")]
+    #[error("memory {memory} would hold {needed} bytes, but has {limit}")]
     Memory { memory: usize, needed: u128, limit: u64 },
     /// Results leave less often in the simulation than claimed.
-    #[error("a result leaves every {played} s, claimed was every {claimed} s")]
+    #[error("the period is {played} s, but the mapping states {claimed} s")]
     Period { played: f64, claimed: f64 },
     /// An input takes longer in the simulation than claimed.
-    #[error("a data set takes {played} s, claimed were {claimed} s")]
+    #[error("the latency is {played} s, but the mapping states {claimed} s")]
     Latency { played: f64, claimed: f64 },
 }
 

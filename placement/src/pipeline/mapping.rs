@@ -48,31 +48,31 @@ pub struct Mapping {
 #[expect(missing_docs, reason = "fields are what the messages call them")]
 pub enum MappingError {
     /// Intervals leave stages out or cover them twice.
-    #[error("interval {interval} begins at stage {start}, and should begin at {expected} and be not empty")]
+    #[error("interval {interval} begins at stage {start}, but should begin at {expected} and not be empty")]
     Cover { interval: usize, start: usize, expected: usize },
     /// Stages at the end that no interval covers.
-    #[error("the intervals end at stage {end} of {stages}")]
+    #[error("the intervals end at stage {end}, but there are {stages} stages")]
     Rest { end: usize, stages: usize },
     /// A number of processors that does not fit the interval's sharing.
-    #[error("interval {interval} has {count} processors, which its sharing does not admit")]
+    #[error("interval {interval} has {count} processors, which its sharing does not allow")]
     Count { interval: usize, count: usize },
     /// A processor that does not exist.
-    #[error("interval {interval} names processor {processor}, which is not there")]
+    #[error("interval {interval} names processor {processor}, which does not exist")]
     Unknown { interval: usize, processor: usize },
     /// A processor twice.
     #[error("processor {processor} is used twice, the second time by interval {interval}")]
     Twice { interval: usize, processor: usize },
     /// A stage that cannot be shared in this way, because of its kind or the rules.
-    #[error("stage {stage} cannot be shared as interval {interval} shares it")]
+    #[error("stage {stage} does not allow the sharing of interval {interval}")]
     Kind { interval: usize, stage: usize },
     /// A data-parallel group of processors that are not of one team.
-    #[error("interval {interval} is data-parallel on processors that are not of one team")]
+    #[error("interval {interval} is data-parallel on processors of different teams")]
     Team { interval: usize },
     /// A stage that cannot run on its processor.
     #[error("stage {stage} cannot run on processor {processor}")]
     CannotRun { stage: usize, processor: usize },
     /// A memory that is too small for the mapping.
-    #[error("memory {memory} holds {limit} bytes, and the mapping takes {needed}")]
+    #[error("memory {memory} holds {limit} bytes, but the mapping needs {needed}")]
     Memory { memory: usize, needed: u64, limit: u64 },
 }
 

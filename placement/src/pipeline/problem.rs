@@ -70,16 +70,16 @@ pub enum ProblemError {
     #[error("there are no {0}")]
     Empty(&'static str),
     /// A list of the wrong length.
-    #[error("{what} has {found} entries, and should have {expected}")]
+    #[error("{what} has {found} entries, but should have {expected}")]
     Length { what: String, found: usize, expected: usize },
     /// More stages or processors than the limit.
-    #[error("{count} {what} are too many; at most {limit} are mapped")]
+    #[error("{count} {what} are too many; the limit is {limit}")]
     TooMany { what: &'static str, count: usize, limit: usize },
     /// A time that is negative, infinite or not a number.
-    #[error("stage {stage:?} is said to take {time} on {processor:?}; a time is finite and not negative")]
+    #[error("stage {stage:?} has the time {time} on {processor:?}; a time is finite and not negative")]
     Time { stage: String, processor: String, time: f64 },
     /// A stage that can run nowhere.
-    #[error("stage {stage:?} can run on no processor")]
+    #[error("stage {stage:?} cannot run on any processor; give it a time on one")]
     Nowhere { stage: String },
     /// A latency or bandwidth outside its range.
     #[error(
@@ -87,16 +87,16 @@ pub enum ProblemError {
     )]
     Link { from: String, to: String, latency: f64, bandwidth: f64 },
     /// A memory that names a processor that does not exist or that has a memory already.
-    #[error("memory {memory} names processor {processor}, which is not there or has a memory")]
+    #[error("memory {memory} names processor {processor}, which does not exist or has another memory")]
     Memory { memory: usize, processor: usize },
     /// A team that names a processor that does not exist or that has a team already.
-    #[error("team {team} names processor {processor}, which is not there or has a team")]
+    #[error("team {team} names processor {processor}, which does not exist or has another team")]
     Team { team: usize, processor: usize },
     /// Times that are finite, but whose sum is not.
-    #[error("the times of all stages and messages together are more than a number can hold; use a larger unit of time")]
+    #[error("the sum of all stage and message times exceeds the range of a number; use a larger unit of time")]
     Overflow,
     /// A serial share that is not between 0 and 1.
-    #[error("stage {stage:?} is said to be serial by a share of {share}; a share is from 0 to 1")]
+    #[error("stage {stage:?} has the serial share {share}; a share is from 0 to 1")]
     Serial { stage: String, share: f64 },
 }
 

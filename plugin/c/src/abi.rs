@@ -51,7 +51,7 @@ pub enum anabranch_status {
     Timeout = 10,
     /// The buffer is too small for the text; the call reports the required size.
     BufferTooSmall = 11,
-    /// A fault of Anabranch. Please report it.
+    /// A bug in Anabranch. Please report it.
     Internal = 12,
 }
 

@@ -63,9 +63,7 @@ impl<H, T> Handles<H, T> {
         let what = self.what;
         match handle.is_null() {
             true => Failure::argument(format_args!("the {what} is null")),
-            false => {
-                Failure::argument(format_args!("this is no {what} that is open: it was freed, or is something else"))
-            }
+            false => Failure::argument(format_args!("this is not an open {what}: it was freed, or is another object")),
         }
     }
 }

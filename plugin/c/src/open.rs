@@ -104,7 +104,7 @@ pub unsafe extern "C" fn anabranch_open_bytes(
     guarded(|| unsafe {
         opened(options, session, |options| {
             if bytes.is_null() || isize::try_from(size).is_err() {
-                return Err(Failure::argument(format_args!("the model's {size} bytes are not there")));
+                return Err(Failure::argument(format_args!("the model is null, but its size is {size} bytes")));
             }
             let bytes = slice::from_raw_parts(bytes.cast(), size);
             Ok(Session::from_bytes(bytes, options.session.clone())?)
@@ -135,8 +135,9 @@ fn only_tensors(session: &Session) -> Result<()> {
     match session.inputs().iter().chain(session.outputs()).find(|value| !value.kind().is_tensor()) {
         None => Ok(()),
         Some(value) => {
-            let text =
-                format!("`{value}` is no tensor, and this interface has tensors alone; use the command or Python");
+            let text = format!(
+                "`{value}` is not a tensor, but the C interface supports only tensors; use the command or Python"
+            );
             Err(Failure::new(anabranch_status::Unsupported, text))
         }
     }
@@ -148,7 +149,7 @@ fn only_tensors(session: &Session) -> Result<()> {
 /// `place` must be null, or point to memory for a `T` that is not used otherwise while it is written.
 pub(crate) unsafe fn placed<'a, T>(place: *mut T, initial: T) -> Result<&'a mut T> {
     if place.is_null() || !place.is_aligned() {
-        return Err(Failure::argument("the place for the result is null, or not aligned"));
+        return Err(Failure::argument("the out-parameter is null, or not aligned"));
     }
     // SAFETY: by this function's contract; the old value is not read.
     unsafe {

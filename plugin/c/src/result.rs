@@ -136,8 +136,9 @@ pub unsafe extern "C" fn anabranch_result_output(
 ) -> anabranch_status {
     guarded(|| {
         let result = RESULTS.get(result)?;
-        let missing =
-            || Failure::argument(format_args!("there is no output {index}; the run made {}", result.outputs.len()));
+        let missing = || {
+            Failure::argument(format_args!("there is no output {index}; the run has {} outputs", result.outputs.len()))
+        };
         let Output { name, dims, tensor: made } = result.outputs.get(index).ok_or_else(missing)?;
         let told = anabranch_tensor {
             name: name.as_ptr(),

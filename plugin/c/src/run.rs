@@ -119,7 +119,7 @@ fn check<'o>(outputs: impl Iterator<Item = (&'o str, &'o TensorSpec)>, memory: &
     for ((name, spec), output) in outputs.zip(memory) {
         if let Some(output) = output.as_ref().filter(|output| output.spec != *spec) {
             return Err(Failure::argument(format_args!(
-                "output `{name}` is {spec}, but its memory is for {}",
+                "output `{name}` is {spec}, but its buffer is for {}",
                 output.spec
             )));
         }

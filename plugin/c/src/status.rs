@@ -35,7 +35,7 @@ impl Failure {
         if let Some(short) = panic.downcast_ref::<OutOfMemory>() {
             return Self::new(Status::Memory, short);
         }
-        let text = panic_text(panic).unwrap_or("a panic without a text");
+        let text = panic_text(panic).unwrap_or("a panic without a message");
         Self::new(Status::Internal, format_args!("an internal error: {text}; please report it"))
     }
 }

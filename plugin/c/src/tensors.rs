@@ -66,7 +66,7 @@ pub(crate) unsafe fn inputs(
         let said = Said { element_type, dims, rank, bytes };
         // SAFETY: by this function's contract.
         let TensorMemory { spec, bytes } = unsafe { said.place(tensor.data.addr(), &format!("input `{name}`")) }?;
-        let short = || Failure::new(Status::Memory, format_args!("there is no memory for input `{name}`, {spec}"));
+        let short = || Failure::new(Status::Memory, format_args!("out of memory for input `{name}`, {spec}"));
         // SAFETY: there are as many bytes as `spec` has, or none. This function's contract covers the rest.
         inputs = inputs.tensor(name, unsafe { borrowed::input(tensor.data.cast(), spec.clone()) }.ok_or_else(short)?);
         ranges.push(bytes);
@@ -106,7 +106,7 @@ pub(crate) unsafe fn output_memory(
         let TensorMemory { spec, bytes } = unsafe { said.place(data.addr(), &format!("output `{name}`")) }?;
         let others = found.iter().flatten().map(|memory| &memory.bytes);
         if inputs.iter().chain(others).any(|other| other.start < bytes.end && bytes.start < other.end) {
-            let text = format!("output `{name}` is to be written where another tensor of this call is");
+            let text = format!("output `{name}` overlaps another tensor of this call; use separate memory");
             return Err(Failure::argument(text));
         }
         let place = NonNull::new(data.cast()).filter(|_| !bytes.is_empty());
@@ -128,7 +128,7 @@ unsafe fn listed<'a, T>(first: *const T, count: usize, model: &[ValueInfo], what
     }
     match (first.is_null(), count) {
         (_, 0) => Ok(&[]),
-        (true, _) => Err(Failure::argument(format_args!("the list of {what}s is null, but said to have {count}"))),
+        (true, _) => Err(Failure::argument(format_args!("the list of {what}s is null, but its count is {count}"))),
         (false, _) if !first.is_aligned() => Err(Failure::argument(format_args!("the list of {what}s is not aligned"))),
         // SAFETY: by this function's contract; the list is aligned, and `count` is small.
         (false, _) => Ok(unsafe { slice::from_raw_parts(first, count) }),
@@ -142,15 +142,15 @@ impl Said {
     /// `dims` must be null or have `rank` entries.
     unsafe fn place(&self, address: usize, what: &str) -> Result<TensorMemory> {
         let wrong = |text: &dyn std::fmt::Display| Failure::argument(format_args!("{what}: {text}"));
-        let unknown = || wrong(&format_args!("{} is no element type; see anabranch_type", self.element_type));
+        let unknown = || wrong(&format_args!("{} is not an element type; see anabranch_type", self.element_type));
         let dtype = element_type(self.element_type.into()).ok_or_else(unknown)?;
         let rank = self.rank;
         if rank > MAX_RANK {
-            return Err(wrong(&format_args!("{rank} dimensions; at most {MAX_RANK} are supported")));
+            return Err(wrong(&format_args!("the tensor has {rank} dimensions, but at most {MAX_RANK} are supported")));
         }
         let dims: &[i64] = match (self.dims.is_null(), rank) {
             (_, 0) => &[],
-            (true, _) => return Err(wrong(&format_args!("the dimensions are null, but said to be {rank}"))),
+            (true, _) => return Err(wrong(&format_args!("the dimensions are null, but the rank is {rank}"))),
             (false, _) if !self.dims.is_aligned() => return Err(wrong(&"the dimensions are not aligned")),
             // SAFETY: by this function's contract; they are aligned, and few.
             (false, _) => unsafe { slice::from_raw_parts(self.dims, rank) },
@@ -163,7 +163,7 @@ impl Said {
             return Err(wrong(&format_args!("{spec} has {} bytes, but {} are given", spec.bytes(), self.bytes)));
         }
         if address == 0 && self.bytes > 0 {
-            return Err(wrong(&format_args!("the data is null, but said to have {} bytes", self.bytes)));
+            return Err(wrong(&format_args!("the data is null, but its size is {} bytes", self.bytes)));
         }
         let end = address.checked_add(self.bytes);
         let end = end.ok_or_else(|| wrong(&"its bytes go beyond the end of the address space"))?;

@@ -56,13 +56,13 @@ pub(crate) unsafe fn written(text: &str, buffer: *mut c_char, capacity: usize, n
     let text = c_text(text);
     let bytes = text.as_bytes_with_nul();
     if buffer.is_null() && capacity > 0 {
-        return Err(Failure::argument(format_args!("the buffer is null, but said to have {capacity} bytes")));
+        return Err(Failure::argument(format_args!("the buffer is null, but its capacity is {capacity} bytes")));
     }
     if buffer.is_null() && needed.is_null() {
-        return Err(Failure::argument("both the buffer and the place for its size are null"));
+        return Err(Failure::argument("the buffer and the out-parameter of its size are both null"));
     }
     if !needed.is_aligned() {
-        return Err(Failure::argument("the place for the size is not aligned"));
+        return Err(Failure::argument("the out-parameter of the size is not aligned"));
     }
     // SAFETY: by this function's contract.
     unsafe {
@@ -76,7 +76,7 @@ pub(crate) unsafe fn written(text: &str, buffer: *mut c_char, capacity: usize, n
             let length = bytes.len();
             return Err(Failure::new(
                 Status::BufferTooSmall,
-                format_args!("the text takes {length} bytes; the buffer has {capacity}"),
+                format_args!("the text needs {length} bytes, but the buffer has {capacity}"),
             ));
         }
         buffer.copy_from_nonoverlapping(bytes.as_ptr().cast(), bytes.len());

@@ -63,7 +63,7 @@ impl Compiled {
         };
         let (inputs, outputs) = (index(inputs), index(outputs));
         let place = |of: &HashMap<String, usize>, value: &str| {
-            let missing = || Failure::new(format_args!("part {name}: its node does not exchange `{value}`"));
+            let missing = || Failure::new(format_args!("part {name}: its node has no input or output `{value}`"));
             of.get(value).copied().ok_or_else(missing)
         };
         let (mut varying, mut constant) = (Vec::new(), Vec::new());
@@ -86,7 +86,7 @@ impl Compiled {
         // SAFETY: `context` is of the call that is being answered.
         let value =
             self.api.get(ptr::null(), |out| unsafe { (self.api.ort.KernelContext_GetInput)(context, at, out) })?;
-        let missing = || Failure::new(format_args!("part {}: input `{name}` is not given", self.name));
+        let missing = || Failure::new(format_args!("part {}: input `{name}` is missing", self.name));
         if value.is_null() { Err(missing()) } else { Ok(value) }
     }
 
@@ -105,7 +105,7 @@ impl Compiled {
             // the state, and with it the session that reads them, before it ends.
             let constant = unsafe { values::constant(self.api, self.input(context, *at, name)?, name) }?;
             if !model.fix_input(name, constant) {
-                return Err(Failure::new(format_args!("part {}: `{name}` is not what it was declared", self.name)));
+                return Err(Failure::new(format_args!("part {}: `{name}` differs from its declaration", self.name)));
             }
         }
         let session = Session::new(model, self.options.clone())?;
@@ -185,7 +185,7 @@ impl Compiled {
             }
             let theirs = values::spec(self.api, value, "an output")?;
             if theirs != *spec {
-                let text = format!("part {}: an output is {spec}, where ONNX Runtime expects {theirs}", self.name);
+                let text = format!("part {}: an output is {spec}, but ONNX Runtime expects {theirs}", self.name);
                 return Err(Failure::new(text));
             }
             self.api.get(ptr::null_mut(), |out| (self.api.ort.GetTensorMutableData)(value, out))?

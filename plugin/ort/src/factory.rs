@@ -50,7 +50,7 @@ pub unsafe extern "C" fn CreateEpFactories(
         }),
         Ok(api) => guarded(api.ort, || {
             if room == 0 {
-                return Err(Failure::new("there is no room for a factory"));
+                return Err(Failure::new("ONNX Runtime gives no space for a factory"));
             }
             let factory = Box::into_raw(Box::new(Factory { base: table(), api }));
             // SAFETY: by this function's contract; there is room.

@@ -91,7 +91,7 @@ impl Graph {
         }
         // SAFETY: `ort` is of the call that is being answered.
         if api.get(0, |out| unsafe { (api.ort.Node_GetNumSubgraphs)(ort, out) })? > 0 {
-            refused.get_or_insert_with(|| "the graphs within it are shown by themselves".into());
+            refused.get_or_insert_with(|| "its subgraphs are offered separately".into());
         }
         let inputs = api.list(ort, api.ort.Node_GetNumInputs, api.ort.Node_GetInputs)?;
         let outputs = api.list(ort, api.ort.Node_GetNumOutputs, api.ort.Node_GetOutputs)?;
@@ -105,7 +105,7 @@ impl Graph {
                 Entry::Vacant(new) => new.insert(Value::of(api, info)?),
             };
             if value.declared.is_none() {
-                refused.get_or_insert_with(|| "it has a value that is no tensor of a type that parts exchange".into());
+                refused.get_or_insert_with(|| "it has a value of an unsupported type".into());
             }
         }
         // Names identify nodes in errors and plans.
@@ -281,7 +281,7 @@ fn attribute_of(
         }
         Kind::ORT_OP_ATTR_GRAPH => return Ok(Ok(None)),
         Kind::ORT_OP_ATTR_UNDEFINED => {
-            return Ok(Err(format!("its attribute `{name}` is of a type that is not known")));
+            return Ok(Err(format!("its attribute `{name}` has an unknown type")));
         }
     })))
 }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 pub(crate) const NAME: &str = "AnabranchExecutionProvider";
 
 /// Option that only the provider has.
-const REPORT: (&str, &str) = ("report", "a file that says which nodes went where, and why not");
+const REPORT: (&str, &str) = ("report", "a file for a report on the nodes that run here, and the reasons for others");
 
 /// Options of sessions that do not apply here: parts have no file or open dimensions, ONNX Runtime decides whether
 /// there are GPUs, and parts only run.
@@ -43,7 +43,7 @@ impl Options {
     fn set(&mut self, key: &str, value: &str) -> std::result::Result<(), String> {
         match key {
             "report" => self.report = Some(value.into()),
-            _ if OTHERS.contains(&key) => return Err(format!("option `{key}` is none of the provider's")),
+            _ if OTHERS.contains(&key) => return Err(format!("option `{key}` is not an option of the provider")),
             _ => self.session.set(key, value).map_err(|error| error.to_string())?,
         }
         self.other_devices |= ["devices", "cpu_devices", "software_gpu"].contains(&key);

@@ -58,7 +58,7 @@ impl Provider {
     fn tell(&self, graph: &Graph, claim: &Claim) -> Result<()> {
         let ours: usize = claim.parts.iter().map(Vec::len).sum();
         let (all, parts) = (graph.nodes.len(), claim.parts.len());
-        let text = format!("{ours} of {all} nodes are computed here, in {parts} parts");
+        let text = format!("nodes computed here: {ours} of {all}, in parts: {parts}");
         self.api.log(self.logger, OrtLoggingLevel::ORT_LOGGING_LEVEL_INFO, &text);
         for why in claim.refused.values() {
             self.api.log(self.logger, OrtLoggingLevel::ORT_LOGGING_LEVEL_INFO, why);

@@ -64,6 +64,6 @@ fn failed(panic: &(dyn Any + Send)) -> Failure {
     if let Some(short) = panic.downcast_ref::<OutOfMemory>() {
         return Failure::new(short);
     }
-    let text = panic_text(panic).unwrap_or("a panic without a text");
+    let text = panic_text(panic).unwrap_or("a panic without a message");
     Failure::new(format_args!("an internal error: {text}; please report it"))
 }

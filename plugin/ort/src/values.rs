@@ -82,7 +82,7 @@ pub(crate) fn spec(api: Api, value: *const OrtValue, name: &str) -> Result<Tenso
         (api.ort.ReleaseTensorTypeAndShapeInfo)(info);
         described?
     };
-    let unknown = || Failure::new(format_args!("`{name}` has elements of type {element:?}, which no part can take"));
+    let unknown = || Failure::new(format_args!("`{name}` has elements of type {element:?}, which is not supported"));
     let dtype = dtype(element).ok_or_else(unknown)?;
     let dims: std::result::Result<Vec<usize>, _> = dims.into_iter().map(usize::try_from).collect();
     let dims = dims.map_err(|_| Failure::new(format_args!("`{name}` has a negative dimension")))?;
@@ -101,7 +101,7 @@ pub(crate) unsafe fn tensor(api: Api, value: *const OrtValue, name: &str) -> Res
     unsafe {
         let data = api.get(ptr::null(), |out| (api.ort.GetTensorData)(value, out))?;
         let tensor = borrowed::input(data.cast(), spec);
-        tensor.ok_or_else(|| Failure::new(format_args!("there is no memory for `{name}`, {bytes} bytes")))
+        tensor.ok_or_else(|| Failure::new(format_args!("out of memory for `{name}`, {bytes} bytes")))
     }
 }
 

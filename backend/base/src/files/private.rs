@@ -45,7 +45,7 @@ fn elsewhere(error: io::Error) -> io::Error {
 
 /// Why others can put something else beneath a directory, or behind a link, if they can.
 fn exposed(path: &Path, facts: &Metadata) -> Option<String> {
-    const NEXT: &str = "name one that is beneath your own alone";
+    const NEXT: &str = "name one whose parent directories are yours";
     let path = path.display();
     if let Some(owner) = stranger(facts) {
         return Some(format!("is beneath {path}, which belongs to another user (uid {owner}); {NEXT}"));
@@ -69,7 +69,7 @@ fn refusal(facts: &Metadata) -> Option<String> {
         return Some("is a link; name the directory itself".into());
     }
     if !facts.is_dir() {
-        return Some("is no directory; name another".into());
+        return Some("is not a directory; name another".into());
     }
     #[cfg(unix)]
     {
@@ -79,9 +79,7 @@ fn refusal(facts: &Metadata) -> Option<String> {
             return Some(format!("belongs to another user (uid {}); name a directory of your own", facts.uid()));
         }
         if mode & 0o077 != 0 {
-            return Some(format!(
-                "may be entered by others (mode {mode:o}); name a directory of your own with mode 700"
-            ));
+            return Some(format!("is open to others (mode {mode:o}); name a directory of your own with mode 700"));
         }
     }
     None
@@ -112,7 +110,7 @@ mod tests {
         make(&path("a/b/")).expect("it is there and private");
         symlink("a", path("link")).expect("a link");
         fs::write(path("file"), "").expect("writable");
-        for (name, why) in [("link", "is a link"), ("link/", "is a link"), ("file", "no directory")] {
+        for (name, why) in [("link", "is a link"), ("link/", "is a link"), ("file", "not a directory")] {
             let error = check(&path(name)).expect_err(name).to_string();
             assert!(error.contains(why) && error.contains("; name "), "{error}");
         }

@@ -110,7 +110,7 @@ impl ResolvedPath {
         let file = self.open_end()?;
         match &self.facts {
             Some(facts) if !is_same(facts, &file.metadata()?) => {
-                Err(denied("was exchanged while it was opened; name another file".into()))
+                Err(denied("was replaced while it was opened; name another file".into()))
             }
             _ => Ok(file),
         }
@@ -338,7 +338,7 @@ mod tests {
             (ResolvedPath::of(&path("file")).expect("a path"), ResolvedPath::of(&path("free")).expect("a path"));
         assert!(there.open().is_ok());
         fs::rename(path("other"), path("file")).expect("its own");
-        assert!(there.open().is_err_and(|error| error.to_string().contains("exchanged")));
+        assert!(there.open().is_err_and(|error| error.to_string().contains("replaced")));
         fs::remove_file(path("file")).expect("its own");
         for (resolved, name) in [(there, "file"), (free, "free")] {
             symlink("model", path(name)).expect("a link");

@@ -22,7 +22,7 @@ use std::time::Duration;
 /// Rejects the first option that is given. Each option has whether it is given, its name, and the reason against it.
 pub(crate) fn refuse_given(options: &[(bool, &str, &str)], what: &str) -> Result<(), CliError> {
     match options.iter().find(|(is_given, ..)| *is_given) {
-        Some((_, option, why)) => Err(CliError::input(format!("{option} does not go with {what}: {why}"))),
+        Some((_, option, why)) => Err(CliError::input(format!("{option} cannot be used with {what}: {why}"))),
         None => Ok(()),
     }
 }
@@ -31,27 +31,27 @@ pub(crate) fn refuse_given(options: &[(bool, &str, &str)], what: &str) -> Result
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Devices")]
 pub(crate) struct DeviceArgs {
-    /// One CPU device a machine, package, numa, l3 or core [default: l3]
+    /// Divide CPUs by machine, package, numa, l3 or core [default: l3]
     #[arg(long, value_name = "DIVISION")]
     pub(crate) cpu_devices: Option<CpuGranularity>,
-    /// Threads of each CPU device, instead of one a core
+    /// Set the threads of each CPU device [default: one per core]
     #[arg(long, value_name = "N", value_parser = parse_count)]
     pub(crate) threads: Option<NonZeroUsize>,
     /// Count a software Vulkan adapter (llvmpipe) as a GPU
     #[arg(long)]
     pub(crate) software_gpu: bool,
-    /// Take no GPU at all
+    /// Use no GPU
     #[arg(long, conflicts_with = "software_gpu")]
     pub(crate) no_gpu: bool,
-    /// Memory that a device may use, as in gpu0=2GiB
+    /// Limit the memory of a device, as in gpu0=2GiB
     ///
     /// May be repeated.
     #[arg(long, value_name = "DEVICE=BYTES", value_parser = parse_memory_override)]
     pub(crate) memory: Vec<(String, u64)>,
-    /// Let a CPU device take so many times longer than it needs, as in cpu1=4; may be repeated
+    /// Slow a CPU device down by a factor, as in cpu1=4; may be repeated
     #[arg(long, value_name = "DEVICE=TIMES", value_parser = parse_slowdown, hide_short_help = true)]
     pub(crate) emulate: Vec<(String, f64)>,
-    /// Names of the devices to use, as in cpu0,gpu0 [default: all]
+    /// Use only these devices, as in cpu0,gpu0 [default: all]
     #[arg(long = "devices", value_name = "NAMES", value_delimiter = ',', hide_short_help = true)]
     pub(crate) only: Vec<String>,
 }
@@ -60,41 +60,43 @@ pub(crate) struct DeviceArgs {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Model")]
 pub(crate) struct ModelArgs {
-    /// An ONNX file or a test's folder [default: a network that is built in]
+    /// ONNX file or folder of an ONNX test [default: the built-in network]
     pub(crate) model: Option<PathBuf>,
     /// NAME=FILE for one input, or a FILE for all; may be repeated
     #[arg(
         long,
         value_name = "[NAME=]FILE",
-        long_help = "NAME=FILE for one input: .npy, an ONNX tensor .pb, or an image (.png, .jpg); NAME= may be left out where the model has one \
-            input. Or a FILE that names them itself: .npz, .safetensors, or a folder with input_0.pb and so on, like test_data_set_0 of the \
-            ONNX node tests. In archives a prefix `in__` is ignored, and members `out__…` are passed over. May be repeated.\n\
-            A sequence NAME is given as its elements NAME[0], NAME[1] and so on, or as NAME[] (an array without elements) for an empty one; an \
-            optional that holds nothing as NAME[absent] (likewise). A .pb file holds all of a sequence or an optional.\n\
-            Images are for inputs of four dimensions with 1 or 3 channels: scaled until they cover height and width, cut around the centre, \
-            and normalised (--image-norm)"
+        long_help = "NAME=FILE for one input: .npy, an ONNX tensor .pb, or an image (.png, .jpg). NAME= may be \
+             left out if the model has one input. A FILE that names its inputs: .npz, .safetensors, or a folder \
+             with input_0.pb and so on, like test_data_set_0 of the ONNX node tests. In archives, a prefix \
+             `in__` is ignored, and members `out__…` are skipped. May be repeated.\nA sequence NAME is given by \
+             its elements NAME[0], NAME[1] and so on, or by an empty array NAME[] if it is empty. An empty \
+             optional is given by an empty array NAME[absent]. A .pb file holds a whole sequence or \
+             optional.\nImages are for inputs of four dimensions with 1 or 3 channels. They are scaled to cover \
+             height and width, cropped around the centre, and normalised (--image-norm)"
     )]
     pub(crate) input: Vec<OsString>,
-    /// Normalise images [default: imagenet for three channels, unit for one, none for u8 inputs]
+    /// Normalise images [default: imagenet for 3 channels, unit for 1, none for u8]
     #[arg(long, value_enum, value_name = "NORM", hide_short_help = true)]
     pub(crate) image_norm: Option<Norm>,
-    /// Fill inputs that are not given with random elements
+    /// Fill the other inputs with random elements of this seed
     ///
-    /// 0 is used where a model is run without any input.
+    /// If no input is given at all, the seed is 0.
     #[arg(long, value_name = "SEED")]
     pub(crate) random: Option<u64>,
-    /// Size of a dimension, as in batch=4 or 'x[1]=576'; may be repeated
+    /// Set a dimension, as in batch=4 or 'x[1]=576'; may be repeated
     ///
-    /// By its symbol, or by input and axis, counted from 0. `anabranch inspect` lists the dimensions without a size.
+    /// Name the dimension by its symbol, or by input and axis, counted from 0. `anabranch inspect` lists the dimensions
+    /// without a size.
     #[arg(long, value_name = "NAME=N", value_parser = parse_dimension)]
     pub(crate) dim: Vec<(String, usize)>,
-    /// Predict for caches of keys and values that hold so many positions [default: their capacity]
+    /// Predict for key-value caches of this many positions [default: their capacity]
     #[arg(long, value_name = "N", value_parser = parse_count, hide_short_help = true)]
     pub(crate) cached: Option<NonZeroUsize>,
-    /// Keep the model compiled in a directory, and open it from there [default: ANABRANCH_CACHE, if that is set]
+    /// Keep compiled models in this directory and reuse them [default: ANABRANCH_CACHE, if set]
     ///
-    /// As `anabranch compile` would, for these inputs and settings; plans stay as they were made. What has gone unused
-    /// longest is removed when all takes more than 8 GiB.
+    /// The model is compiled for these inputs and settings, as `anabranch compile` does, and keeps its plan. If the
+    /// directory grows beyond 8 GiB, the models that were unused for longest are removed.
     #[arg(long, value_name = "DIR", hide_short_help = true)]
     pub(crate) cache: Option<PathBuf>,
     #[command(flatten)]
@@ -124,7 +126,7 @@ impl LimitArgs {
 fn limits_help() -> String {
     let names = Limits::NAMES.join(", ");
     format!(
-        "Raise or lower a limit on the model, as in fields=33554432 or tensor_bytes=128GiB, if you trust its file; may be repeated. Limits: {names}"
+        "Raise or lower a limit on the model, as in fields=33554432 or tensor_bytes=128GiB, if you trust its file; may be repeated. The limits are {names}"
     )
 }
 
@@ -155,7 +157,7 @@ impl ModelArgs {
 /// Options of fusion.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct FuseArgs {
-    /// Run every operator as a node of its own; with NAME, leave out this rewrite alone
+    /// Do not fuse operators; with NAME, leave out one rewrite
     #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true, default_missing_value = "all",
         value_delimiter = ',', hide_short_help = true, long_help = unfused_help())]
     no_fuse: Vec<Unfused>,
@@ -195,7 +197,7 @@ fn unfused_help() -> String {
     let line = |rewrite: Rewrite| format!("  {rewrite:<12}{}", rewrite.about());
     let lines = Rewrite::ALL.map(line).join("\n");
     format!(
-        "Run every operator as a node of its own. With names (--no-fuse=pads,maps), leave out these rewrites alone:\n{lines}"
+        "Run every operator as its own node. With names (--no-fuse=pads,maps), leave out only these rewrites:\n{lines}"
     )
 }
 
@@ -203,14 +205,15 @@ fn unfused_help() -> String {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Placement")]
 pub(crate) struct PlaceArgs {
-    /// Strategy, device or plan file [default: heft]
+    /// Place with a strategy, on a device, or by a plan file [default: heft]
     ///
-    /// `anabranch strategies` lists strategies, `anabranch devices` devices; `anabranch place -o` writes plan files.
+    /// `anabranch strategies` lists the strategies and `anabranch devices` the devices; `anabranch place -o` writes
+    /// plan files.
     #[arg(long, value_name = "STRATEGY")]
     pub(crate) place: Option<String>,
     /// Order ready nodes by pct, msr, fifo or frugal [default: pct]
     ///
-    /// A plan file brings its own order along.
+    /// A plan file has its own order.
     #[arg(long, value_name = "ORDER")]
     pub(crate) order: Option<Order>,
     #[command(flatten)]
@@ -219,7 +222,9 @@ pub(crate) struct PlaceArgs {
     pub(crate) weights: WeightArgs,
     #[command(flatten)]
     pub(crate) streaming: StreamArgs,
-    /// Fail or place the model again if a GPU is lost; runs that refine or compare always fail
+    /// Fail or place the model again if a GPU is lost
+    ///
+    /// Runs that refine or compare always fail.
     #[arg(long, value_enum, value_name = "WHAT", default_value_t, hide_short_help = true)]
     pub(crate) on_device_loss: DeviceLoss,
 }
@@ -227,10 +232,10 @@ pub(crate) struct PlaceArgs {
 /// An [`OnDeviceLoss`] on the command line.
 #[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum DeviceLoss {
-    /// It ends and names the GPU
+    /// End with an error that names the GPU
     #[default]
     Fail,
-    /// The model is placed again on the devices that are left, and run there
+    /// Place the model again on the remaining devices, and run it there
     Replace,
 }
 
@@ -247,10 +252,10 @@ impl From<DeviceLoss> for OnDeviceLoss {
 #[derive(Args, Clone, Copy, Debug, Default)]
 #[command(next_help_heading = "Placement")]
 pub(crate) struct WeightArgs {
-    /// Keep these weights in a GPU's memory between runs [default: auto]
+    /// Keep weights in GPU memory, or send them in each run [default: auto]
     ///
-    /// The others are sent there in each run shortly before they are read. A plan file says itself how many bytes stay,
-    /// unless this is `resident` or `staged`.
+    /// Staged weights are sent in each run, shortly before they are read. A plan file states how many bytes stay,
+    /// unless this option is `resident` or `staged`.
     #[arg(long, value_enum, value_name = "MODE", hide_short_help = true)]
     pub(crate) weights: Option<Weights>,
 }
@@ -259,12 +264,12 @@ pub(crate) struct WeightArgs {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Streaming")]
 pub(crate) struct StreamArgs {
-    /// Stream these tensors in chunks [default: auto]
+    /// Stream tensors in chunks [default: auto]
     ///
-    /// Between devices, and through the nodes of one device. A plan file names its own blocks.
+    /// Tensors are streamed between devices, and through the nodes of one device. A plan file names its own blocks.
     #[arg(long, value_enum, value_name = "MODE")]
     pub(crate) stream: Option<Streamed>,
-    /// Size of a chunk, for example 256KiB or 7rows [default: from the caches' sizes; about 1 MiB between devices]
+    /// Set the size of a chunk, as in 256KiB or 7rows [default: chosen from cache sizes]
     #[arg(long, value_name = "SIZE", hide_short_help = true)]
     pub(crate) chunk: Option<ChunkRule>,
 }
@@ -272,9 +277,9 @@ pub(crate) struct StreamArgs {
 /// A [`StreamMode`] on the command line.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Streamed {
-    /// Nothing: every tensor is whole before it is read
+    /// No tensor: each is complete before it is read
     Off,
-    /// Tensors that are predicted to gain time
+    /// Tensors for which a gain is predicted
     Auto,
     /// All tensors that can be streamed
     Always,
@@ -331,7 +336,7 @@ fn stated<T: Clone>(list: &[T]) -> Option<Vec<T>> {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Placement")]
 pub(crate) struct ConstraintArgs {
-    /// Run nodes on a device, by name, as in '*conv*=gpu0'
+    /// Run nodes whose names match on a device, as in '*conv*=gpu0'
     ///
     /// May be repeated.
     #[arg(long, value_name = "PATTERN=DEVICE", value_parser = parse_pin)]
@@ -339,7 +344,7 @@ pub(crate) struct ConstraintArgs {
     /// Run all nodes whose names match on one device; may be repeated
     #[arg(long, value_name = "PATTERN", hide_short_help = true)]
     pub(crate) colocate: Vec<String>,
-    /// The cost store [default: anabranch/costs.json in the XDG data directory]
+    /// Use this cost store [default: anabranch/costs.json in the XDG data directory]
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) costs: Option<PathBuf>,
 }
@@ -347,11 +352,11 @@ pub(crate) struct ConstraintArgs {
 /// A [`Residency`] on the command line.
 #[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Weights {
-    /// All stay
+    /// Keep all weights
     Resident,
-    /// Weights of 256 KiB and more are sent
+    /// Send weights of 256 KiB and more
     Staged,
-    /// As many stay as fit, where such a plan is predicted to be the fastest that fits
+    /// Keep all that fit, if such a plan is predicted to be the fastest
     #[default]
     Auto,
 }
@@ -451,8 +456,8 @@ pub(super) fn parse_size<T: FromStr>(text: &str) -> Result<T, String> {
             let least = usize::from("0".parse::<T>().is_err());
             format!("`{text}` is too small; write a whole number of at least {least}")
         }
-        true => format!("`{text}` is too great a size; write a lower number"),
-        false => format!("`{text}` is no size; write a whole number"),
+        true => format!("`{text}` is too large; write a smaller number"),
+        false => format!("`{text}` is not a whole number; write a whole number, such as 4"),
     })
 }
 
@@ -465,7 +470,8 @@ pub(super) fn parse_count(text: &str) -> Result<NonZeroUsize, String> {
 const MOST_SECONDS: f64 = 3.2e7;
 
 pub(super) fn parse_seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| format!("`{text}` is no number of seconds; write one, such as 1.5"))?;
+    let seconds: f64 =
+        text.parse().map_err(|_| format!("`{text}` is not a number of seconds; write one, such as 1.5"))?;
     match seconds > 0.0 && seconds <= MOST_SECONDS {
         true => Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string()),
         false => Err("write more than 0 seconds, and less than a year".into()),
@@ -475,7 +481,7 @@ pub(super) fn parse_seconds(text: &str) -> Result<Duration, String> {
 /// Parses a percentage, with or without its sign.
 pub(super) fn parse_percent(text: &str) -> Result<f64, String> {
     let percent = text.trim_end_matches('%').trim().parse().ok().filter(|percent| (0.0..=1e4).contains(percent));
-    percent.ok_or_else(|| "write percent, for example 5%".into())
+    percent.ok_or_else(|| "write a percentage, for example 5%".into())
 }
 
 /// Parses a tolerance: 0 or a positive number.
@@ -493,7 +499,7 @@ pub(super) fn parse_positive(text: &str) -> Result<f64, String> {
 
 fn parse_slowdown(text: &str) -> Result<(String, f64), String> {
     let (device, times) = text.split_once('=').ok_or("write DEVICE=TIMES, for example cpu1=4")?;
-    let times = times.parse().map_err(|_| format!("`{times}` is no number; write one, such as 4"))?;
+    let times = times.parse().map_err(|_| format!("`{times}` is not a number; write one, such as 4"))?;
     Ok((device.to_owned(), times))
 }
 

@@ -41,7 +41,7 @@ pub(super) fn read(path: &Path, problem: &LoadedProblem) -> Result<Vec<DeviceId>
     complete.ok_or_else(|| {
         let first = device_of.iter().position(Option::is_none).unwrap_or(0);
         let name = &problem.graph.task(TaskId(first as u32)).name;
-        refuse(format!("{missing} tasks have no device, the first is {} ({name:?})", number(problem, first)))
+        refuse(format!("tasks without a device: {missing}; the first is {} ({name:?})", number(problem, first)))
     })
 }
 
@@ -61,7 +61,7 @@ fn find_task(problem: &LoadedProblem, places: &BTreeMap<u64, u32>, name: &str) -
     let mut named = graph.task_ids().filter(|&task| graph.task(task).name == name);
     match (named.next(), named.next()) {
         (Some(task), None) => Ok(task),
-        (Some(_), Some(_)) => Err(format!("several tasks are called {name:?}; say which by its number")),
+        (Some(_), Some(_)) => Err(format!("several tasks are called {name:?}; use the task's number")),
         (None, _) => Err(format!("{:?} has no task {name:?}", problem.name)),
     }
 }
@@ -77,12 +77,12 @@ fn find_device(problem: &LoadedProblem, task: &str, device: &DeviceName) -> Resu
     match device {
         DeviceName::Number(number) if platform.contains(DeviceId(*number)) => Ok(DeviceId(*number)),
         DeviceName::Number(number) => Err(format!(
-            "task {task:?} is put on device {number}, but the devices are 0 to {}",
+            "task {task:?} is assigned to device {number}, but the devices are 0 to {}",
             count.saturating_sub(1)
         )),
         DeviceName::Name(name) => {
             let found = platform.device_ids().find(|&device| platform.device(device).name == *name);
-            found.ok_or_else(|| format!("task {task:?} is put on {name:?}, but no device has that name"))
+            found.ok_or_else(|| format!("task {task:?} is assigned to {name:?}, but no device has that name"))
         }
     }
 }
@@ -121,7 +121,7 @@ mod tests {
     fn what_is_wrong_is_said() {
         let cases = [
             ("[]", "JSON object"),
-            ("{\"9\": 0}", "1 tasks have no device, the first is 7"),
+            ("{\"9\": 0}", "tasks without a device: 1; the first is 7"),
             ("{\"9\": 0, \"7\": 2}", "devices are 0 to 1"),
             ("{\"9\": 0, \"7\": \"tpu\"}", "no device has that name"),
             ("{\"0\": 0}", "no task \"0\""),

@@ -18,19 +18,21 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-/// Measure what each device and each link of this machine can do, and keep it in the cost store
+/// Measure the devices and links of this machine, and keep the results in the cost store
 ///
-/// Takes some seconds for a CPU device, and up to a minute for a software GPU, in steps of a few seconds at most. Every
-/// step is saved as it is done: after an interruption the same command goes on where it was. Standard error names each
-/// step where it is no terminal.
+/// This takes some seconds per CPU device, and up to a minute for a software GPU. Each step takes a few seconds at most
+/// and is saved when it is done: after an interruption, the same command continues. If standard error is not a
+/// terminal, it names each step.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  anabranch calibrate\n  anabranch calibrate --cpu-devices core --software-gpu\n  \
     anabranch calibrate --redo --json > machine.json")]
 pub(crate) struct CalibrateCommand {
-    /// Measure again what is measured already; what was known is kept, and fades where it no longer holds
+    /// Measure again, even if results exist
+    ///
+    /// Old samples lose weight if new ones disagree.
     #[arg(long)]
     redo: bool,
-    /// The cost store [default: anabranch/costs.json in the XDG data directory]
+    /// Use this cost store [default: anabranch/costs.json in the XDG data directory]
     #[arg(long, value_name = "FILE")]
     costs: Option<PathBuf>,
     #[command(flatten)]
@@ -65,7 +67,8 @@ impl CalibrateCommand {
         if !left_out.is_empty() {
             let (devices, room) = (left_out.join(", "), format_bytes(Calibrator::ROOM));
             note(format_args!(
-                "not measured: {devices}; probes take up to {room} there and on the first device (--memory)"
+                "not measured: {devices}; calibration needs up to {room} on the device and on the first device \
+                 (--memory)"
             ));
         }
         let left: Vec<_> = steps.iter().filter(|step| self.redo || !calibrator.is_done(step, store.here())).collect();
@@ -111,14 +114,15 @@ fn show(inventory: &Inventory, known: &MachineCosts, steps: [usize; 2], output: 
         return output.json(&as_json(inventory, known, steps));
     }
     let (machine, [measured, all]) = (inventory.fingerprint(), steps);
-    let mut text = format!("{machine}: {measured} of {all} steps measured, the others were known\n\n");
+    let mut text =
+        format!("{machine}: {measured} of {all} steps measured; the other results are in the cost store\n\n");
     text.push_str(&format!("{}\n", device_table(inventory, known)));
     let links = link_table(inventory, known).to_string();
     if !links.is_empty() {
         text.push_str(&format!("{links}\n"));
     }
     for Contention { device, beside, ratio } in contentions(inventory, known) {
-        text.push_str(&format!("{device} takes {ratio:.2} times as long while {beside} is at work\n"));
+        text.push_str(&format!("{device} takes {ratio:.2} times as long while {beside} runs\n"));
     }
     output.text(&text)
 }

@@ -16,21 +16,21 @@ Examples:
   anabranch compile model.onnx --dim batch=8 --place auto -o model.anabranch
   anabranch run model.anabranch
 
-What else a command line says when it names the file (--place, --cpu-devices …) holds, option by option; what it leaves out is as it was compiled. \
-On another machine, with other devices or another version, the model is opened from its source if that is still there and the same, or refused. \
-Once the file was written to, a weight that is not as it was is refused when it is first read; `anabranch inspect` reads all of them, and says \
-what a file was made for.";
+Options given with the file (--place, --cpu-devices …) replace those it was compiled with; all other options stay as compiled. On another \
+machine, with other devices or with another version, the model is opened from its source. If the source is gone or has changed, the command \
+ends with an error. If the file was modified, a damaged weight is an error when it is first read. `anabranch inspect` verifies all weights, and \
+shows what the file was compiled for.";
 
-/// Lower, place and plan a model once, and keep that with its weights in a file that opens at once
+/// Lower, place and plan a model once, and write a file that opens at once
 ///
-/// It is for the shapes of these inputs and for this machine. If the model runs in phases, later phases are planned in
-/// each run.
+/// The file holds the plan and the weights, for these input shapes and this machine. If the model runs in phases, each
+/// run plans the later phases.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct CompileCommand {
     #[command(flatten)]
     model: ModelArgs,
-    /// The file to write
+    /// Write this file
     #[arg(help_heading = "Files", short, long, value_name = "FILE.anabranch", value_parser = file_of(&["anabranch"]))]
     output: PathBuf,
     #[command(flatten)]
@@ -63,7 +63,9 @@ impl CompileCommand {
         };
         if !about.fixed.is_empty() {
             let names = about.fixed.join(", ");
-            note(format_args!("shapes follow from the elements of {names}: the file is for those of this call alone"));
+            note(format_args!(
+                "shapes depend on the elements of {names}: the file is valid only for the elements of this call"
+            ));
         }
         let value = json!({ "model": model, "file": lossy(&self.output), "compiled": about });
         output.text_or_json(text, &value)

@@ -37,9 +37,7 @@ pub(super) fn choices(
         }
     }
     match choices.is_empty() {
-        true => {
-            Err(CliError::input(format!("{flag}: name a strategy or a device beside `{DYNAMIC}`, which has no plan")))
-        }
+        true => Err(CliError::input(format!("{flag}: `{DYNAMIC}` has no plan; add a strategy or a device"))),
         false => Ok(choices),
     }
 }

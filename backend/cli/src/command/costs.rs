@@ -19,16 +19,16 @@ use std::path::{Path, PathBuf};
 pub(crate) struct CostsCommand {
     #[command(subcommand)]
     action: Option<Action>,
-    /// Write the costs to a file, or to a directory of StarPU models
+    /// Write the costs to a file or a directory of StarPU models
     #[arg(long, value_name = "FILE", conflicts_with = "import")]
     export: Option<PathBuf>,
-    /// Add the costs of a file, or of StarPU's models, to the store
+    /// Add the costs of a file or of StarPU models to the store
     #[arg(long, value_name = "FILE")]
     import: Option<PathBuf>,
-    /// The file's format [default: json for names that end so]
+    /// Set the format of the file [default: json if the name ends in .json]
     #[arg(long, value_enum)]
     format: Option<Format>,
-    /// The cost store [default: anabranch/costs.json in the XDG data directory]
+    /// Use this cost store [default: anabranch/costs.json in the XDG data directory]
     #[arg(long, value_name = "FILE", global = true)]
     costs: Option<PathBuf>,
 }
@@ -36,28 +36,28 @@ pub(crate) struct CostsCommand {
 /// Formats of costs.
 #[derive(ValueEnum, Clone, Copy, Debug)]
 enum Format {
-    /// Everything, as the store keeps it
+    /// Everything that the store holds
     Json,
-    /// A directory of StarPU history-based performance models (version 45), one file an op
+    /// A directory of StarPU history-based performance models (version 45), one file per operator
     Starpu,
 }
 
 #[derive(Subcommand, Clone, Debug)]
 enum Action {
-    /// List devices, links, and the nodes that take longest (the default)
+    /// List devices, links, and the slowest nodes (the default)
     Show {
-        /// Nodes to list for each device; 0 lists all
+        /// List this many nodes per device; 0 lists all
         #[arg(long, default_value_t = 20)]
         top: usize,
-        /// Only nodes whose key contains this text
+        /// List only nodes whose key contains this text
         #[arg(long, value_name = "TEXT", default_value = "")]
         filter: String,
     },
-    /// Print the file's path
+    /// Print the path of the cost store
     Path,
-    /// Forget all measurements; calibrations too, with --all
+    /// Delete all measured times; with --all, rates too
     Clear {
-        /// Forget calibrated rates and links as well
+        /// Delete calibrated rates and links as well
         #[arg(long)]
         all: bool,
     },
@@ -110,7 +110,10 @@ impl CostsCommand {
         store.save(path).map_err(refused)?;
         let text = || match others.join("; ") {
             none if none.is_empty() => format!("{nodes} nodes imported\n"),
-            others => format!("{nodes} nodes imported; those of {others} are kept and not used on this machine\n"),
+            others => format!(
+                "nodes imported: {nodes}; costs of other machines ({others}) are kept, but not used on this \
+                 machine\n"
+            ),
         };
         output.text_or_json(text, &json!({ "imported": lossy(from), "nodes": nodes, "other_machines": others }))
     }
@@ -121,7 +124,10 @@ impl CostsCommand {
             Format::Starpu => CostFormat::StarPu,
         });
         named.or_else(|| CostFormat::of(path)).ok_or_else(|| {
-            CliError::input(format!("{}: which format is it? Name one with --format json or starpu", path.display()))
+            CliError::input(format!(
+                "{}: the format is unknown; name it with --format json or --format starpu",
+                path.display()
+            ))
         })
     }
 }
@@ -166,7 +172,7 @@ impl StoreFile {
             Self::Named(path) => write(path).map_err(refused),
             Self::Default(path) => {
                 if let Err(error) = write(path) {
-                    note(format_args!("what was measured is not kept: {error} (--costs FILE)"));
+                    note(format_args!("measurements are not saved: {error} (--costs FILE)"));
                 }
                 Ok(())
             }
@@ -188,7 +194,7 @@ pub(super) fn open_store(named: Option<&PathBuf>) -> Result<(StoreFile, CostStor
         Ok((path, store)) if named.is_some() => Ok((StoreFile::Named(path), store)),
         Ok((path, store)) => Ok((StoreFile::Default(path), store)),
         Err(error) if named.is_none() => {
-            note(format_args!("there is no cost store, and what is measured is not kept: {error} (--costs FILE)"));
+            note(format_args!("there is no cost store, so measurements are not saved: {error} (--costs FILE)"));
             Ok((StoreFile::None, CostStore::default()))
         }
         Err(error) => Err(refused(error)),
@@ -215,7 +221,7 @@ fn show(store: &CostStore, top: usize, filter: &str, output: Output) -> Result<(
     let mut text = String::new();
     for (fingerprint, costs) in store.machines() {
         let machine = if fingerprint.is_empty() { "a machine without a name" } else { fingerprint };
-        let which = if fingerprint == here { "this machine" } else { "another machine, of which nothing is used here" };
+        let which = if fingerprint == here { "this machine" } else { "another machine; its costs are not used here" };
         text.push_str(&format!("{} ({which})\n", Line(machine)));
         for (key, device) in &costs.devices {
             text.push_str(&format!("\n{}\n", Line(key)));
@@ -267,6 +273,7 @@ fn nodes_table(device: &DeviceCosts, top: usize, filter: &str) -> String {
             key.clone(),
         ]);
     }
-    let more = if shown < all { format!("  … and {} more; --top 0 lists all\n", all - shown) } else { String::new() };
+    let more =
+        if shown < all { format!("  … and {} more (--top 0 lists all)\n", all - shown) } else { String::new() };
     format!("{table}{more}")
 }

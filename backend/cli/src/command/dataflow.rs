@@ -18,12 +18,13 @@ use std::num::NonZero;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
-A graph is a JSON file ({\"nodes\": [{\"id\": 0, \"in\": 32, \"out\": 4}, ...], \"edges\": [[0, 1, 4], ...]}: elements that a node reads from each
-input and writes to each output), an ONNX model, SHAPE:SIZE with random volumes (chain, fft, gauss, cholesky), or residual:50,
-residual:101, residual:152 for residual networks of so many layers.
+A graph is a JSON file, an ONNX model, SHAPE:SIZE with random volumes (chain, fft, gauss, cholesky), or a residual network of 50, 101 or
+152 layers (residual:50). In JSON, `in` and `out` are the elements that a node reads from each input and writes to each output:
 
-Times are in units in which a task reads and writes an element. Speedups are over one processing element; gain is over the list
-schedule, in which no task starts before all that it reads is written. SSLR is the makespan over the streaming depth.
+  {\"nodes\": [{\"id\": 0, \"in\": 32, \"out\": 4}, ...], \"edges\": [[0, 1, 4], ...]}
+
+In one time unit, a task reads and writes one element. Speedup is relative to one processing element. Gain is relative to the list
+schedule, in which a task starts only when its inputs are complete. SSLR is the makespan divided by the streaming depth.
 
 Examples:
   anabranch dataflow cholesky:8 --pes 32 --variant rlx --gantt schedule.svg
@@ -36,20 +37,20 @@ const MOST_ELEMENTS: u32 = 1 << 22;
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = EXAMPLES, after_help = MORE)]
 pub(crate) struct DataflowCommand {
-    /// The graph, or a model from which one is made
+    /// Graph, or model from which a graph is made
     #[arg(value_name = "GRAPH.json|MODEL.onnx|SHAPE:SIZE")]
     graph: String,
-    /// Processing elements; several numbers, separated by commas, give a table
+    /// Set the processing elements; several numbers give a table
     #[arg(long, value_delimiter = ',', value_name = "COUNT", default_value = "32",
         value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_ELEMENTS)))]
     pes: Vec<u32>,
-    /// Group tasks into blocks by this variant
+    /// Group tasks into blocks by this rule
     #[arg(long, value_enum, default_value_t = Variant::Lts)]
     variant: Variant,
-    /// Most steps that are simulated; what has more is scheduled without proof
+    /// Simulate at most this many steps; others are not verified
     #[arg(long, value_name = "COUNT", default_value_t = 1 << 28)]
     steps: u64,
-    /// Draw what each processing element does
+    /// Draw the schedule of each processing element
     #[arg(long, value_name = "FILE.svg", value_parser = file_of(&["svg"]))]
     gantt: Option<PathBuf>,
     #[command(flatten)]
@@ -60,13 +61,13 @@ pub(crate) struct DataflowCommand {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Making a graph")]
 pub(crate) struct SourceArgs {
-    /// Seed of random volumes
+    /// Set the seed of random volumes
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     seed: u64,
-    /// Most parallel tasks for a product or convolution [default: one a column]
+    /// Limit the parallel tasks per matmul or convolution [default: one per column]
     #[arg(long, value_name = "COUNT", value_parser = super::args::parse_count)]
     tasks: Option<NonZero<usize>>,
-    /// Size of a model's dimension, as in batch=4 or 'x[1]=576'; may be repeated
+    /// Set a dimension, as in batch=4 or 'x[1]=576'; may be repeated
     #[arg(long, value_name = "NAME=N", value_parser = super::args::parse_dimension)]
     dim: Vec<(String, usize)>,
     #[command(flatten)]
@@ -78,7 +79,7 @@ pub(crate) struct SourceArgs {
 /// Rule by which tasks share a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Variant {
-    /// SB-LTS: a task joins what it streams from only if it does not hold it back
+    /// SB-LTS: a task joins the block of its source only if it does not slow the block down
     Lts,
     /// SB-RLX: any task may join
     Rlx,

@@ -38,18 +38,18 @@ const SHARES: [f64; 3] = [0.9, 0.75, 0.6];
 /// minutes.
 const SLOW: f64 = 20.0;
 
-/// Show on this machine what planning brings, with a network that is built in
+/// Show the effect of planning on this machine, with a built-in network
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "It takes about half a minute without a software GPU, and keeps no measurements.\n\n\
-    Examples:\n  anabranch demo --no-gpu\n  anabranch demo --software-gpu --html demo.html")]
+#[command(after_help = "This takes about half a minute without a software GPU. Measurements are not \
+     kept.\n\nExamples:\n  anabranch demo --no-gpu\n  anabranch demo --software-gpu --html demo.html")]
 pub(crate) struct DemoCommand {
-    /// Write the page to this file, and replace an older page
+    /// Write the HTML page to this file, replacing an older page
     #[arg(long, value_name = "FILE.html", default_value = PAGE, value_parser = file_of(&["html"]))]
     html: PathBuf,
     /// Count a software Vulkan adapter (llvmpipe) as a GPU
     #[arg(long)]
     software_gpu: bool,
-    /// Take no GPU at all
+    /// Use no GPU
     #[arg(long, conflicts_with = "software_gpu")]
     no_gpu: bool,
 }

@@ -45,7 +45,7 @@ impl CliError {
         self.exit == Exit::Interrupted
     }
 
-    /// Whether it is a fault of Anabranch.
+    /// Whether it is a bug in Anabranch.
     pub(crate) fn is_fault(&self) -> bool {
         self.exit == Exit::Fault
     }

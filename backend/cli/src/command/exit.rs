@@ -18,7 +18,7 @@ pub(crate) enum Exit {
 /// All codes with their meanings. `docs/commands.md` has the same table.
 const MEANINGS: [(u8, &str); 5] = [
     (0, "success"),
-    (Exit::Fault as u8, "a fault of Anabranch; please report it"),
+    (Exit::Fault as u8, "a bug in Anabranch; please report it"),
     (Exit::Input as u8, "input that cannot be used: a file, an option, a model, a limit"),
     (Exit::Unexpected as u8, "a failed check of outputs or times, or a model that does not run"),
     (Exit::Interrupted as u8, "interrupted"),

@@ -22,18 +22,18 @@ const RTOL: f64 = 1e-3;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Files")]
 pub(super) struct ExpectArgs {
-    /// Compare the outputs with these; status 3 if one differs
+    /// Compare the outputs with these; exit code 3 if one differs
     ///
-    /// A file (.npz, .safetensors, .npy or .pb), or a folder with output_0.pb and so on. In archives a prefix `out__`
-    /// is ignored, and members `in__…`, inputs that are kept beside them, are passed over.
+    /// Give a file (.npz, .safetensors, .npy or .pb), or a folder with output_0.pb and so on. In archives, a prefix
+    /// `out__` is ignored, and members `in__…` are skipped.
     #[arg(long, value_name = "FILE|FOLDER")]
     expect: Option<PathBuf>,
     /// Allow this difference relative to the expected element
     ///
-    /// Without it 0.001, of bf16 outputs 1/64.
+    /// The default is 0.001, and 1/64 for bf16 outputs.
     #[arg(long, value_name = "PART", value_parser = parse_tolerance, hide_short_help = true)]
     rtol: Option<f64>,
-    /// Allow this difference in addition
+    /// Allow this absolute difference in addition
     #[arg(long, value_name = "DIFFERENCE", value_parser = parse_tolerance, default_value = "0.00001", hide_short_help = true)]
     atol: f64,
 }
@@ -103,7 +103,7 @@ impl ExpectArgs {
             for (name, tensor) in wanted {
                 let verdict = match found.get(name.as_str()) {
                     Some(found) => self.verdict(lossy(file), name, found, tensor),
-                    None => Verdict::of(lossy(file), name.clone(), None, Err("it is not made".into())),
+                    None => Verdict::of(lossy(file), name.clone(), None, Err("the model did not produce it".into())),
                 };
                 verdicts.push(verdict);
             }
@@ -114,7 +114,12 @@ impl ExpectArgs {
             };
             let beyond = found.keys().filter(|name| !wanted.contains_key(**name) && is_expected(name));
             verdicts.extend(beyond.map(|name| {
-                Verdict::of(lossy(file), (*name).to_owned(), None, Err("it is made, and not expected".into()))
+                Verdict::of(
+                    lossy(file),
+                    (*name).to_owned(),
+                    None,
+                    Err("the model produced it, but the file does not expect it".into()),
+                )
             }));
         }
         Ok((!expected.is_empty()).then_some(Verdicts { outputs: verdicts }))
@@ -157,7 +162,7 @@ impl Expected {
         let outputs: BTreeMap<_, _> = tensors::read(file, Role::Output, &kinds, &mut wanted)?.into_iter().collect();
         if outputs.is_empty() {
             let names: Vec<_> = session.outputs().iter().map(ValueInfo::name).collect();
-            let reason = format!("holds none of the model's outputs, which are {}", names.join(", "));
+            let reason = format!("holds no output of the model; the model's outputs are {}", names.join(", "));
             return Err(CliError::in_file(file, reason));
         }
         Ok(Self { file: file.to_owned(), outputs, inputs })
@@ -173,7 +178,7 @@ fn output_of(session: &Session, label: Label<'_>) -> Result<Option<String>, Stri
         Label::Named(member) => known(member).or_else(|| known(member.strip_prefix("out__")?)),
         Label::Numbered(at) => session.outputs().get(at).map(|output| output.name().to_owned()),
         Label::Only if session.outputs().len() == 1 => session.outputs().first().map(|output| output.name().to_owned()),
-        Label::Only => return Err("the model has several outputs; give their names with them in an .npz file".into()),
+        Label::Only => return Err("the model has several outputs; store them with their names in an .npz file".into()),
     })
 }
 
@@ -196,7 +201,7 @@ impl Verdict {
         let difference = match &compared {
             Err(difference) => Some(difference.clone()),
             Ok(Difference { beyond: 0, .. }) => None,
-            Ok(own) => Some(format!("{} of {} elements are too far off; {}", own.beyond, own.elements, figures(own))),
+            Ok(own) => Some(format!("{} of {} elements differ too much; {}", own.beyond, own.elements, figures(own))),
         };
         Self { file, output, difference, rtol, atol, figures: compared.ok() }
     }
@@ -205,7 +210,7 @@ impl Verdict {
     fn admitted(&self) -> String {
         match self.atol.zip(self.rtol) {
             Some((atol, rtol)) => format!("within {atol} + {rtol} · |expected| for each element"),
-            None => "each element has to be equal".to_owned(),
+            None => "each element must be equal".to_owned(),
         }
     }
 }
@@ -218,8 +223,8 @@ fn figures(figures: &Difference) -> String {
     let cosine = cosine.map_or(String::new(), |cosine| format!("; cosine {cosine:.9}"));
     let top1 = top1.map_or(String::new(), |Top1 { agree, rows }| format!("; top-1 of {agree} of {rows} rows agrees"));
     format!(
-        "greatest error {greatest_error:.3e} at [{place}], {found} for {expected}; greatest relative error {greatest_relative_error:.3e}; RMS \
-         error {rms_error:.3e}{cosine}{top1}"
+        "greatest error {greatest_error:.3e} at [{place}], {found} instead of {expected}; greatest relative \
+         error {greatest_relative_error:.3e}; RMS error {rms_error:.3e}{cosine}{top1}"
     )
 }
 
@@ -227,8 +232,8 @@ impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { file, output, difference, .. } = self;
         match difference {
-            Some(difference) => write!(f, "output `{output}` is not as in {file}: {difference}"),
-            None => write!(f, "output `{output}` is as in {file}"),
+            Some(difference) => write!(f, "output `{output}` differs from {file}: {difference}"),
+            None => write!(f, "output `{output}` agrees with {file}"),
         }
     }
 }

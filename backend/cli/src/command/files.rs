@@ -19,7 +19,11 @@ pub(super) fn tensors_to() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| {
         if anabranch_report::tensors::ending(&path).is_none() {
             let taken = path.exists() && !path.is_dir();
-            return if taken { Err("is a file; name one with an ending, or a folder".into()) } else { Ok(path) };
+            return if taken {
+                Err("is a file without an extension; name a file with an extension, or a folder".into())
+            } else {
+                Ok(path)
+            };
         }
         has_ending(&path, &["npy", "npz", "safetensors", "pb"])?;
         can_be_written(&path).map(|()| path)
@@ -31,10 +35,7 @@ fn has_ending(path: &Path, endings: &[&str]) -> Result<(), String> {
     match anabranch_report::tensors::ending(path) {
         Some(ending) if !endings.contains(&ending.as_str()) => {
             let known: Vec<_> = endings.iter().map(|known| format!(".{known}")).collect();
-            Err(format!(
-                "names that end in .{ending} are not known here; write one that ends in {}",
-                known.join(" or ")
-            ))
+            Err(format!("the extension .{ending} is not supported here; use {}", known.join(" or ")))
         }
         _ => Ok(()),
     }
@@ -50,7 +51,7 @@ fn can_be_written(path: &Path) -> Result<(), String> {
     if path.is_dir() {
         Err("is a directory; name a file in it".into())
     } else if !folder.is_dir() {
-        Err(format!("there is no directory {}; make it, or name another", folder.display()))
+        Err(format!("the directory {} does not exist; create it, or name another", folder.display()))
     } else if path.exists() && !is_writable(path) {
         Err("is read-only; name another file".into())
     } else {
@@ -78,9 +79,9 @@ mod tests {
             assert_eq!(parsed(name), Ok(()), "{name}");
         }
         for (name, part) in [
-            ("x.txt", "ends in .csv or .json"),
+            ("x.txt", "use .csv or .json"),
             ("folder.csv", "is a directory"),
-            ("none/such.csv", "there is no directory"),
+            ("none/such.csv", "does not exist"),
             ("..", "is a directory"),
         ] {
             let error = parsed(name).expect_err(name);

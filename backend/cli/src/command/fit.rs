@@ -20,15 +20,15 @@ use model::Search;
 use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
-A model is planned for ever fewer cores and devices of this machine, the cheapest first, and run with just those until one keeps the time: so
-the answer is measured. Then the plan of least memory is sought that keeps it, too.
+A model is planned for parts of this machine, and run on the cheapest parts first, until one meets the goal: the answer is measured. Then the plan
+of least memory that also meets the goal is searched.
 
-A folder with a language model is planned for less and less memory of the GPUs, of this machine or of a --platform: the answer is the least memory
-that keeps the rate of decoding, and a table of rates over memory. It is predicted, and nothing runs.
+For a folder with a language model, the memory of the GPUs is reduced step by step, on this machine or a --platform. The answer is the least memory
+that keeps the decoding rate, with a table of rates and memory. It is predicted; nothing runs.
 
-A task graph is answered by calculation. One with devices of its own, or with a file of them, loses devices as long as some strategy keeps the
-time. Any other, a logical graph of DALiuGE among them, is put on alike devices of --cores cores: as few as keep the time, with partitions whose
-tasks never take more cores than there are. Bounds say what nothing can beat.
+For a task graph, the answer is computed. If the graph has devices, or a file of devices is given, devices are removed while some strategy still meets
+the goal. All other graphs, such as logical graphs of DALiuGE, are placed on the fewest identical devices of --cores cores that meet the goal. The tasks
+of a partition never use more cores than a device has. Bounds show the limit of any placement.
 
 Examples:
   anabranch fit model.onnx
@@ -37,26 +37,28 @@ Examples:
   anabranch fit graph.csv devices.csv --within 10% --place heft,cp,mite
   anabranch fit pipeline.graph --cores 8 --deadline 500 --physical partitioned.json";
 
-/// Find the fewest cores and devices, and the least memory, that keep the time of a model or a task graph
+/// Find the fewest cores and devices, and the least memory, that keep a model or task graph fast enough
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = EXAMPLES, after_help = MORE)]
 pub(crate) struct FitCommand {
     #[command(flatten)]
     model: ModelArgs,
-    /// The devices of a task graph that brings none along (CSV of Laich 2017, or JSON)
+    /// Devices of a task graph (CSV of Laich 2017, or JSON)
     #[arg(value_name = "DEVICES")]
     devices_file: Option<PathBuf>,
-    /// Allow so much more time than the whole machine needs; for a graph on alike devices, than its longest path
+    /// Allow this slowdown against the whole machine
+    ///
+    /// For a task graph, the slowdown is relative to its critical path.
     #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = parse_percent, help_heading = "Goal")]
     within: f64,
-    /// Allow this time instead: milliseconds, or a graph's own time units
+    /// Allow this time instead, in ms or time units of the graph
     ///
-    /// Units of a graph count where it does not say what they are.
+    /// Time units apply if the graph does not name its unit.
     #[arg(long, value_name = "MS", conflicts_with = "within", value_parser = parse_positive, help_heading = "Goal")]
     deadline: Option<f64>,
-    /// Strategies to place with; the best counts
+    /// Place with these strategies; the best result counts
     ///
-    /// A language model is placed with the first one. `anabranch strategies` lists them.
+    /// A language model is placed with the first strategy. `anabranch strategies` lists all.
     #[arg(
         long,
         value_name = "A,B,…",
@@ -65,7 +67,7 @@ pub(crate) struct FitCommand {
         help_heading = "Placement"
     )]
     place: Vec<String>,
-    /// Measured runs of a plan [default: as many as a second holds, but 15 at most]
+    /// Measure this many runs per plan [default: up to 15 within 1 s]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000), help_heading = "Model")]
     repeat: Option<u32>,
     #[command(flatten)]
@@ -86,9 +88,9 @@ pub(crate) struct FitCommand {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Goal")]
 struct GenerationArgs {
-    /// Keep this rate of a language model's decoding
+    /// Keep this decoding rate of a language model
     ///
-    /// Instead of --within, or of --deadline in milliseconds per token.
+    /// This replaces --within, and --deadline in milliseconds per token.
     #[arg(long, value_name = "N", conflicts_with_all = ["within", "deadline"], value_parser = parse_positive)]
     tokens_per_second: Option<f64>,
     /// Plan for a prompt of P tokens and N more [default: 512,128]
@@ -103,24 +105,26 @@ const CORES: u64 = 8;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Alike devices")]
 struct AlikeArgs {
-    /// Cores of each device [default: 8]
+    /// Set the cores of each device [default: 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     cores: Option<u64>,
-    /// Memory of each device, such as 4GiB [default: no limit]
+    /// Limit the memory of each device, as in 4GiB [default: no limit]
     ///
-    /// It limits what stays there.
+    /// The limit applies to resident data.
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     device_memory: Option<u64>,
-    /// Bytes that go from one device to another in a time unit [default: 1 for a logical graph, else no limit]
+    /// Set the bytes per time unit between devices [default: 1 for a logical graph, else no limit]
     #[arg(long, value_name = "BYTES", value_parser = parse_positive, hide_short_help = true)]
     bandwidth: Option<f64>,
-    /// Time units before the first byte moves [default: 0]
+    /// Set the latency of a transfer, in time units [default: 0]
     #[arg(long, value_name = "TIME", value_parser = not_negative, hide_short_help = true)]
     latency: Option<f64>,
-    /// Cores that a drop of data takes; DALiuGE counts 1 [default: 0]
+    /// Set the cores that a data drop takes; DALiuGE counts 1 [default: 0]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=1_000_000), hide_short_help = true)]
     data_cores: Option<u64>,
-    /// Write a logical graph as DALiuGE's physical graph template, with the partition of each drop
+    /// Write a logical graph as a DALiuGE physical graph template
+    ///
+    /// It holds the partition of each drop.
     #[arg(long, value_name = "FILE.json", value_parser = file_of(&["json"]), hide_short_help = true)]
     physical: Option<PathBuf>,
 }
@@ -130,7 +134,7 @@ impl AlikeArgs {
     fn refuse_logical(&self, what: &str) -> Result<(), CliError> {
         let given = [
             (self.physical.is_some(), "--physical", "only logical graphs are written as physical ones"),
-            (self.data_cores.is_some(), "--data-cores", "only logical graphs have drops of data"),
+            (self.data_cores.is_some(), "--data-cores", "only logical graphs have data drops"),
         ];
         refuse_given(&given, what)
     }
@@ -149,7 +153,7 @@ impl AlikeArgs {
 }
 
 /// Reason of most refusals.
-const ALIKE: &str = "it describes alike devices for a graph that has none";
+const ALIKE: &str = "it describes identical devices for a graph without devices";
 
 /// Time that is allowed.
 #[derive(Clone, Copy, Debug)]
@@ -181,15 +185,15 @@ impl FitCommand {
             return Generation { command: self, folder }.run(output);
         }
         let given = [
-            (self.generation.tokens_per_second.is_some(), "--tokens-per-second", "only language models have tokens"),
-            (self.generation.bench.is_some(), "--bench", "only language models have prompts"),
-            (self.what_if.platform.is_some(), "--platform", "only language models are planned for other devices"),
+            (self.generation.tokens_per_second.is_some(), "--tokens-per-second", "only a language model has tokens"),
+            (self.generation.bench.is_some(), "--bench", "only a language model has prompts"),
+            (self.what_if.platform.is_some(), "--platform", "only a language model is planned for other devices"),
         ];
         refuse_given(&given, "a model or a task graph")?;
         match self.model.model.as_deref().filter(|path| is_graph(path)) {
             Some(path) => Graph { path, command: self, goal }.run(output),
             None if self.devices_file.is_some() => {
-                Err(CliError::input("a model runs on this machine's devices; leave the file of devices out"))
+                Err(CliError::input("a model runs on this machine's devices; leave out the file of devices"))
             }
             None => {
                 self.alike.refuse("a model, which runs on this machine's devices")?;
@@ -207,6 +211,6 @@ fn is_graph(path: &Path) -> bool {
 fn not_negative(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(value) if value >= 0.0 && f64::is_finite(value) => Ok(value),
-        _ => Err("expected a number of 0 or more".into()),
+        _ => Err("write a number of 0 or more".into()),
     }
 }

@@ -33,19 +33,19 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const EXAMPLES: &str = "\
-Programs are those of Silva et al. 2016: lcs is the longest common subsequence of two random strings by blocks (a wavefront), matmul a product of
-matrices by blocks, forkjoin an integral in parts that are added up, pipeline the same as a stream of parts through three nodes.
+The programs are those of Silva et al. 2016. lcs computes the longest common subsequence of two random strings by blocks (a wavefront), and matmul
+multiplies matrices by blocks. forkjoin adds up the parts of an integral, and pipeline sends these parts as a stream through three nodes.
 
-A central scheduler has one ready queue for all workers; local ones have one a machine, where nodes run that the placement puts there;
-with stealing, idle workers take tasks of others. Machines that this computer does not have are emulated: their messages are counted,
-not sent. With --processes each is a process, and messages go over sockets; then workers steal within their machine alone, unless the
-scheduler is a central one, which is in the first process, as is what has a state.
+A central scheduler has one ready queue for all workers. A local scheduler has one queue per machine, for the nodes placed there. With stealing,
+idle workers take tasks of others. Machines are emulated: their messages are counted, not sent. With --processes, each machine is a process,
+and messages go over sockets. Workers then steal only within their machine, unless the scheduler is central. A central scheduler and all nodes
+with state are in the first process.
 
-A graph is a logical graph of DALiuGE as its editor EAGLE writes it, or a physical graph template. Its applications are shell commands (BashShellApp,
-with %i0 and %o0 for the paths of inputs and outputs) or simple functions (CopyApp, SleepApp and others), its data files or memory. Run again, it
-does only what is missing or has changed. Its commands are run by `sh -c` as they stand there: run no graph that you do not trust, as with `make`.
+A graph is a logical graph of DALiuGE, as its editor EAGLE writes it, or a physical graph template. Its applications are shell commands (BashShellApp,
+with %i0 and %o0 for the paths of inputs and outputs) or simple functions (CopyApp, SleepApp and others). Its data are files or memory. The next run
+does only what is missing or has changed. Commands are run by `sh -c`, unchanged: as with `make`, run only graphs that you trust.
 
-An allocation is a plan file (JSON) or, under any other name, a list with a line `NODE WORKER` a node, by number.
+An allocation is a plan file (JSON) or, with any other extension, a list with one line `NODE WORKER` per node, by number.
 
 Examples:
   anabranch flow lcs --size 20000 --block 500 --workers 2
@@ -56,56 +56,56 @@ Examples:
   anabranch flow wordcount.graph --dir words --dry-run
   anabranch flow wordcount.graph --dir words --workers 4 --gantt run.svg";
 
-/// Run a graph of shell commands and files, or a dataflow program of functions under several schedulers
+/// Run a graph of shell commands and files, or a demonstration program under several schedulers
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = EXAMPLES, after_help = MORE)]
 pub(crate) struct FlowCommand {
-    /// Program (lcs, matmul, forkjoin, pipeline) or graph file (.graph or .json)
+    /// lcs, matmul, forkjoin, pipeline, or a .graph or .json file
     #[arg(value_name = "PROGRAM|GRAPH", value_parser = parse_what)]
     what: What,
-    /// Letters of a string, rows of a matrix, or points of an integral [default: 20000, 1000 or 20000000]
+    /// Set the letters, matrix rows or points [default: 20000, 1000 or 20000000]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     size: Option<u64>,
-    /// Size of a block or part [default: 500, 100 or 100000]
+    /// Set the size of a block or part [default: 500, 100 or 100000]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     block: Option<u64>,
-    /// Seed of random strings and matrices [default: 0]
+    /// Set the seed of random strings and matrices [default: 0]
     #[arg(long, value_name = "SEED")]
     seed: Option<u64>,
-    /// Workers on all machines together [default: one for each processing unit]
+    /// Set the workers of all machines together [default: one per processing unit]
     #[arg(long, value_name = "COUNT")]
     workers: Option<u32>,
-    /// Emulated machines among which the workers are shared out [default: those with a last-level cache of their own]
+    /// Emulate this many machines that share the workers [default: one per last-level cache]
     #[arg(long, value_name = "COUNT")]
     machines: Option<u32>,
-    /// Make each of these machines a process, and send the messages between them over sockets
+    /// Run each machine as a process; messages go over sockets
     #[arg(long, requires = "machines")]
     processes: bool,
-    /// Schedulers to use, separated by commas; several are compared
+    /// Use these schedulers, as in central,local
     #[arg(long, value_enum, value_delimiter = ',', default_value = "stealing")]
     scheduler: Vec<SchedulerName>,
-    /// Strategy that places nodes for local schedulers: `anabranch strategies` lists them
+    /// Place nodes for local schedulers with this strategy
     #[arg(long, value_name = "STRATEGY", default_value = "sucuri", conflicts_with = "allocation")]
     place: String,
-    /// Take the placement from a plan file or list, and place nothing
+    /// Read the placement from a plan file or list instead
     #[arg(long, value_name = "FILE")]
     allocation: Option<PathBuf>,
     /// Take the costs of nodes from here
     #[arg(long, value_enum, default_value_t = Weights::Assumed)]
     weights: Weights,
-    /// The cost store [default: anabranch/costs.json in the XDG data directory]
+    /// Use this cost store [default: anabranch/costs.json in the XDG data directory]
     #[arg(long, value_name = "FILE")]
     costs: Option<PathBuf>,
-    /// Iterations under way at most [default: four a worker]
+    /// Allow this many unfinished iterations [default: four per worker]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     window: Option<u32>,
-    /// Runs of the loop and under each scheduler, in turn; the median counts [default: 3]
+    /// Repeat the loop and each scheduler, for a median [default: 3]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: Option<u32>,
-    /// Write the placement: a plan file if its name ends in .json, otherwise a list
+    /// Write the placement: .json for a plan file, .txt for a list
     #[arg(short, long, value_name = "FILE", value_parser = file_of(&["json", "txt"]))]
     output: Option<PathBuf>,
-    /// Draw what each worker does in one more run, under the last scheduler
+    /// Draw each worker over time, in one more run
     #[arg(long, value_name = "FILE.svg", value_parser = file_of(&["svg"]))]
     gantt: Option<PathBuf>,
     /// Write that run as a trace, FILE.json or FILE.paje
@@ -121,19 +121,19 @@ pub(crate) struct FlowCommand {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Graph")]
 struct GraphArgs {
-    /// Where commands run and files are, and what is known of them from run to run [default: the current directory]
+    /// Run commands and keep files and state here [default: current directory]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Run everything again, and keep nothing of earlier runs
+    /// Run everything again; ignore results of earlier runs
     #[arg(long)]
     fresh: bool,
-    /// List what would run and why, and run nothing
+    /// List the applications that would run, and why; run nothing
     #[arg(long)]
     dry_run: bool,
-    /// End the run, and the commands that run, after so many seconds
+    /// Stop the run and its commands after this many seconds
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     timeout: Option<Duration>,
-    /// Let the graph use files outside of the directory, by absolute paths
+    /// Allow files outside of the directory, by absolute paths
     #[arg(long)]
     outside: bool,
 }
@@ -154,26 +154,30 @@ fn parse_what(text: &str) -> Result<What, String> {
         Err(_) => {
             let known = ProgramName::value_variants().iter().filter_map(ProgramName::to_possible_value);
             let known: Vec<String> = known.map(|name| name.get_name().to_owned()).collect();
-            Err(format!("the programs are {}; a graph's file ends in .graph or .json", known.join(", ")))
+            Err(format!(
+                "it is neither a program nor a graph file; the programs are {}, and a graph file ends in .graph \
+                 or .json",
+                known.join(", ")
+            ))
         }
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 enum SchedulerName {
-    /// One ready queue for all
+    /// One ready queue for all workers
     Central,
-    /// One ready queue for all, and idle workers steal
+    /// One ready queue for all workers; idle workers steal
     CentralStealing,
-    /// A ready queue a machine
+    /// One ready queue per machine
     Local,
-    /// A ready queue a machine, and idle workers steal
+    /// One ready queue per machine; idle workers steal
     Stealing,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Weights {
-    /// The program's own weights
+    /// The weights that the program states
     Assumed,
     /// Measurements of one more run, and the cost store
     Measured,
@@ -195,7 +199,7 @@ impl FlowCommand {
         match &self.what {
             What::Program(program) => self.run_program(*program, output),
             What::Graph(path) => {
-                const WHY: &str = "it is of the programs";
+                const WHY: &str = "it is an option of the programs";
                 let given = [
                     (self.size.is_some(), "--size", WHY),
                     (self.block.is_some(), "--block", WHY),
@@ -228,7 +232,7 @@ impl FlowCommand {
         let text = files::read_text(path, files::MOST_BYTES).map_err(|error| CliError::in_file(path, error))?;
         let allocation = if is_json(path) {
             let file: PlanFile = serde_json::from_str(&text).map_err(|error| {
-                CliError::in_file(path, format_args!("is no plan: {}", files::json_problem(&error)))
+                CliError::in_file(path, format_args!("is not a plan: {}", files::json_problem(&error)))
             })?;
             Allocation::from_plan_file(&file, flow, worker_config)
         } else {
@@ -244,7 +248,7 @@ impl FlowCommand {
         match allocation.plan_file().filter(|_| is_json(path)) {
             Some(file) => write_file(path, pretty(file)?),
             None if is_json(path) => {
-                Err(CliError::in_file(path, "an allocation from a file is written as a list; name it .txt"))
+                Err(CliError::in_file(path, "an allocation from a file is written as a list; use the extension .txt"))
             }
             None => write_file(path, allocation.to_list()),
         }
@@ -252,7 +256,7 @@ impl FlowCommand {
 
     fn draw(&self, program: &str, scheduler: Scheduler, report: &FlowReport) -> Result<(), CliError> {
         if report.is_cut {
-            note("more ran than a chart or trace holds; its end is left out");
+            note("the run has more events than a chart or trace holds; the last ones are left out");
         }
         if let Some(path) = &self.gantt {
             write_file(path, flow_chart(program, scheduler, report))?;

@@ -31,10 +31,14 @@ pub(crate) struct FormatsCommand {
     /// The format to show; without one, all are listed
     #[arg(value_name = "FORMAT")]
     format: Option<String>,
-    /// Print its schema: JSON Schema (2020-12), or the columns of a CSV file as a Table Schema
+    /// Print its schema
+    ///
+    /// This is a JSON Schema (2020-12), or the columns of a CSV file as a Table Schema.
     #[arg(long, requires = "format")]
     schema: bool,
-    /// Write examples of all files, or of this one, and their schemas into this directory
+    /// Write examples and schemas into this directory
+    ///
+    /// Examples are of all formats, or of the format that is named.
     ///
     /// No file there that has other content is overwritten.
     #[arg(long, value_name = "DIR", conflicts_with = "schema")]
@@ -189,7 +193,7 @@ fn join_lines(schema: &mut Schema) {
 fn keep(path: &Path, content: &str) -> Result<(), CliError> {
     match fs::read(path) {
         Ok(there) if there != content.as_bytes() => {
-            let problem = "it is there already, with other content, and is not overwritten; choose another directory";
+            let problem = "it exists with other content, and is not overwritten; choose another directory";
             Err(CliError::in_file(path, problem))
         }
         _ => Ok(()),
@@ -200,7 +204,7 @@ fn find(name: &str) -> Result<&'static Format, CliError> {
     FORMATS.iter().find(|format| format.name == name).ok_or_else(|| {
         let names = || FORMATS.iter().map(|format| format.name);
         let (meant, known) = (did_you_mean(name, names()), names().collect::<Vec<_>>().join(", "));
-        CliError::input(format!("there is no format `{name}`{meant}; there are {known}"))
+        CliError::input(format!("there is no format `{name}`{meant}; the formats are {known}"))
     })
 }
 
@@ -209,13 +213,13 @@ fn listed() -> String {
     for Format { name, holds, written_by, read_by, .. } in &FORMATS {
         table.row([name, holds, written_by, read_by].map(ToString::to_string));
     }
-    format!("{table}\n`anabranch formats FORMAT` shows an example, with --schema what may stand in it\n")
+    format!("{table}\n`anabranch formats FORMAT` shows an example, and with --schema the schema\n")
 }
 
 fn described(format: &Format) -> String {
     let Format { name, file, holds, written_by, read_by, example, .. } = format;
     let head = format!("{name}: {holds}\nwritten by {written_by}; read by {read_by}\n");
-    format!("{head}\n{file}:\n{example}\n`anabranch formats {name} --schema` says what may stand in it\n")
+    format!("{head}\n{file}:\n{example}\n`anabranch formats {name} --schema` prints the schema\n")
 }
 
 #[cfg(test)]

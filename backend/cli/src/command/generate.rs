@@ -30,50 +30,51 @@ Examples:
   anabranch generate model --bench 512,128 --platform one-gpu --memory gpuA=2GiB    # predicted, nothing runs
 
 A folder holds genai_config.json (onnxruntime-genai) or config.json (optimum), tokenizer.json, and the model. A model with an encoder (T5,
-Whisper) is several files. Several prompts are answered one after the other, or in batches. The same seed gives the same tokens, on any number of
-threads. Ctrl-C ends an answer, and status 130 says so.";
+Whisper) has several files. Several prompts are answered one after the other, or in batches. The same seed gives the same tokens, on any number of
+threads. Ctrl-C ends an answer, with exit code 130.";
 
 /// Generate text with a language model
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = EXAMPLES, after_help = MORE)]
 pub(crate) struct GenerateCommand {
-    /// A folder as onnxruntime-genai or optimum export it
+    /// Folder that onnxruntime-genai or optimum exported
     folder: PathBuf,
-    /// A file of the folder as the model [default: as the configuration says]
+    /// Use this file of the folder as the model [default: from its configuration]
     #[arg(long, value_name = "FILE", help_heading = "Model")]
     model: Option<PathBuf>,
-    /// Go on from this text; may be repeated
+    /// Continue this text; may be repeated
     #[arg(long, value_name = "TEXT")]
     prompt: Vec<String>,
-    /// Go on from the text in a file; may be repeated
+    /// Continue the text of a file; may be repeated
     #[arg(long, value_name = "FILE")]
     prompt_file: Vec<PathBuf>,
-    /// Answer features of an encoder, a .npy file; may be repeated
+    /// Answer encoder features from a .npy file; may be repeated
     ///
-    /// For models such as Whisper: f32, 1 x mels x frames, as the model's processor computes them of sound. A --prompt
-    /// is then the beginning of what the decoder says.
+    /// This is for models such as Whisper: f32, 1 x mels x frames, as the model's processor computes them from sound. A
+    /// --prompt is then the beginning of the decoder's text.
     #[arg(long, value_name = "FILE", conflicts_with = "chat")]
     features: Vec<PathBuf>,
-    /// Use the chat template; without a prompt, talk line by line
+    /// Use the chat template; without a prompt, chat line by line
     #[arg(long)]
     chat: bool,
-    /// Text that a chat begins with, in the role `system`
+    /// Begin the chat with this text, in the role `system`
     #[arg(long, value_name = "TEXT", requires = "chat")]
     system: Option<String>,
-    /// Answer so many prompts together, step by step
+    /// Answer this many prompts together
     ///
-    /// Texts come when all of them have ended. Each is the one that its prompt has alone, but for logits that differ by
-    /// less than rounding.
+    /// Texts are printed when all of them have ended. Each is the text that its prompt has alone, unless logits differ
+    /// by less than rounding.
     #[arg(long, value_name = "N", default_value = "1", conflicts_with_all = ["features", "bench"], value_parser = parse_size::<NonZeroUsize>)]
     batch: NonZeroUsize,
     #[command(flatten)]
     choice: ChoiceArgs,
     /// Measure a prompt of P tokens and N more; may be repeated
     ///
-    /// Prints tokens per second of each, with intervals, and what the plans predict. Tokens are given, none is chosen.
+    /// Prints the tokens per second of each, with intervals, and the prediction of the plans. Tokens are given; none is
+    /// chosen.
     #[arg(long, value_name = "P,N", value_parser = parse_bench, conflicts_with_all = ["prompt", "prompt_file", "features", "chat"], help_heading = "Measuring")]
     bench: Vec<Bench>,
-    /// Repetitions of each measurement
+    /// Repeat each measurement
     #[arg(long, value_name = "N", default_value = "5", requires = "bench", value_parser = parse_size::<NonZeroUsize>, help_heading = "Measuring")]
     repeat: NonZeroUsize,
     #[command(flatten)]
@@ -94,25 +95,25 @@ pub(crate) struct GenerateCommand {
 struct ChoiceArgs {
     /// Draw tokens at this temperature; 0 takes the most probable
     ///
-    /// Default: what generation_config.json or genai_config.json says, else 0.
+    /// Default: the value of generation_config.json or genai_config.json, else 0.
     #[arg(long, value_name = "T")]
     temperature: Option<f64>,
     /// Draw among the K most probable tokens
     #[arg(long, value_name = "K", value_parser = parse_size::<NonZeroUsize>)]
     top_k: Option<NonZeroUsize>,
-    /// Draw among the most probable tokens that have probability P together
+    /// Draw among the most probable tokens of total probability P
     #[arg(long, value_name = "P")]
     top_p: Option<f64>,
-    /// Make tokens that were seen less probable by this factor [default: 1]
+    /// Make repeated tokens less probable by this factor [default: 1]
     #[arg(long, value_name = "FACTOR", hide_short_help = true)]
     repetition_penalty: Option<f64>,
-    /// Seed of the draws; each further prompt adds 1
+    /// Set the seed of the draws; each further prompt adds 1
     #[arg(long, value_name = "SEED", default_value_t = 0, value_parser = parse_size::<u64>)]
     seed: u64,
     /// End before this text; may be repeated
     #[arg(long, value_name = "TEXT")]
     stop: Vec<String>,
-    /// Tokens of prompt and answer together, at most [default: as configured]
+    /// Limit the tokens of prompt and answer together [default: as configured]
     #[arg(long, value_name = "N", value_parser = parse_size::<usize>)]
     max_length: Option<usize>,
 }
@@ -122,11 +123,11 @@ impl GenerateCommand {
         let texts = self.texts()?;
         if texts.is_empty() && self.features.is_empty() && !self.chat && self.bench.is_empty() {
             return Err(CliError::input(
-                "there is nothing to go on from; give --prompt TEXT, --prompt-file FILE, --features FILE or --chat",
+                "there is no prompt; give --prompt TEXT, --prompt-file FILE, --features FILE or --chat",
             ));
         }
         if texts.is_empty() && self.batch.get() > 1 {
-            return Err(CliError::input("--batch is for several prompts; give --prompt TEXT or --prompt-file FILE"));
+            return Err(CliError::input("--batch needs several prompts; give --prompt TEXT or --prompt-file FILE"));
         }
         if texts.len() > 1 && !self.features.is_empty() {
             return Err(CliError::input("several prompts and features are given; give one --prompt for all features"));
@@ -135,7 +136,7 @@ impl GenerateCommand {
         let is_forecast = platform.is_some();
         if is_forecast && self.bench.is_empty() {
             return Err(CliError::input(
-                "--platform predicts rates, and says nothing of text; give --bench P,N, such as --bench 512,128",
+                "--platform predicts rates and generates no text; give --bench P,N, such as --bench 512,128",
             ));
         }
         let (config, _) = open::config(&self.devices, platform, &self.model_args(), &self.place, false)?;
@@ -178,7 +179,7 @@ impl GenerateCommand {
         let mut prompts = self.prompt.clone();
         for path in &self.prompt_file {
             let text = String::from_utf8(super::read_file(path)?);
-            prompts.push(text.map_err(|_| CliError::in_file(path, "is no UTF-8 text; write it as UTF-8"))?);
+            prompts.push(text.map_err(|_| CliError::in_file(path, "is not UTF-8 text; save it as UTF-8"))?);
         }
         Ok(prompts)
     }

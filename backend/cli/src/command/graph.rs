@@ -18,16 +18,16 @@ Examples:
   anabranch graph model.onnx --dim batch=8 -o graph.dot
   anabranch graph model.onnx -o graph.csv && anabranch simulate graph.csv devices.csv";
 
-/// Write a model's task graph: what placement decides over
+/// Write the task graph of a model, the input of placement
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct GraphCommand {
     #[command(flatten)]
     model: ModelArgs,
-    /// Output: .json with this machine's devices, .csv as of Laich 2017, or .dot
+    /// Write the graph as .json, .csv or .dot
     ///
-    /// .json holds the whole problem, in seconds; .csv operations instead of times, and CPU constraints instead of
-    /// pins; .dot is for Graphviz.
+    /// .json holds the whole problem, in seconds. .csv holds operations instead of times, and CPU constraints instead
+    /// of pins. .dot is for Graphviz.
     #[arg(short, long, value_name = "FILE", value_parser = file_of(&["json", "csv", "dot"]))]
     output: PathBuf,
     #[command(flatten)]
@@ -77,7 +77,10 @@ impl Form {
             Some("json") => Ok(Form::Json),
             Some("csv") => Ok(Form::Csv),
             Some("dot") => Ok(Form::Dot),
-            _ => Err(CliError::input(format!("{}: graphs are written to .json, .csv or .dot", path.display()))),
+            _ => Err(CliError::input(format!(
+                "{}: a graph is written as .json, .csv or .dot; use one of these extensions",
+                path.display()
+            ))),
         }
     }
 

@@ -10,18 +10,18 @@ pub(super) fn hint(error: &SessionError) -> Option<String> {
         return Some(raised(limit));
     }
     Some(match error.kind() {
-        ErrorKind::NoGpu => "`anabranch devices` says why; --software-gpu counts a software adapter".to_owned(),
+        ErrorKind::NoGpu => "`anabranch devices` shows why; --software-gpu uses a software adapter".to_owned(),
         ErrorKind::Memory => {
             let device = error.device().unwrap_or("DEVICE");
             let staged =
                 if device.starts_with("gpu") { ", or --weights staged to send its weights in each run" } else { "" };
             format!("--memory {device}=BYTES{staged}")
         }
-        ErrorKind::Infeasible => "--memory DEVICE=BYTES, --pin and --colocate say what devices may hold".to_owned(),
+        ErrorKind::Infeasible => "check --memory DEVICE=BYTES, --pin and --colocate".to_owned(),
         ErrorKind::MissingInput => format!("--input {}=FILE.npy, or --random SEED", error.input().unwrap_or("NAME")),
         ErrorKind::Dimension => dimension(error.missing_size()?, "N"),
         ErrorKind::PlatformFile => "`anabranch platform -o FILE` writes one to start from".to_owned(),
-        ErrorKind::Constraint => "`anabranch place` lists nodes, `anabranch devices` devices".to_owned(),
+        ErrorKind::Constraint => "`anabranch place` lists the nodes, `anabranch devices` the devices".to_owned(),
         _ => return None,
     })
 }

@@ -88,7 +88,7 @@ pub(super) fn read_file(
     if let Some(name) = name.filter(|_| Form::of(file).is_some_and(Form::has_labels)) {
         let file = file.display();
         return Err(CliError::input(format!(
-            "--input {name}={file}: it says itself which inputs it holds; give it alone"
+            "--input {name}={file}: the file names its inputs itself; leave out NAME="
         )));
     }
     let mut held: u64 = given.inputs.specs().map(|(_, spec)| taken(spec)).fold(0, u64::saturating_add);
@@ -124,9 +124,9 @@ fn input_of(name: Option<&str>, file: &Path, session: &Session, label: Label<'_>
         (Label::Part(whole, part), _) => input_of(name, file, session, *whole)?.map(|name| format!("{name}{part}")),
         (Label::Named(member), _) if is_reference(session, member) => None,
         (Label::Named(member), _) => Some(own_name(session, member).to_owned()),
-        (Label::Numbered(at), _) => {
-            Some(required(session).nth(at).ok_or("the model has fewer inputs")?.name().to_owned())
-        }
+        (Label::Numbered(at), _) => Some(
+            required(session).nth(at).ok_or("the model has fewer inputs than the folder has files")?.name().to_owned(),
+        ),
         (Label::Only, Some(name)) => Some(name.to_owned()),
         (Label::Only, None) => Some(only(session, file)?),
     })
@@ -144,8 +144,8 @@ fn read_image(
         let name = name.map_or_else(|| only(session, file), |name| Ok(name.to_owned()))?;
         given.claim(&name, place(file, Label::Only))?;
         let info = known(session, &name)?;
-        let dims = info.dims().ok_or("the model does not say how many dimensions it has")?;
-        let dtype = info.dtype().ok_or("the model does not say its type")?;
+        let dims = info.dims().ok_or("the model does not state its number of dimensions")?;
+        let dtype = info.dtype().ok_or("the model does not state its type")?;
         let tensor = Target::of(dtype, &sizes_of(&args.dim, &name, dims))?.read(file, args.image_norm, |spec| {
             fits(session, &name, spec)?;
             check_host_memory(session, given.inputs.specs().chain([(name.as_str(), spec)]))
@@ -187,7 +187,7 @@ fn only(session: &Session, file: &Path) -> Result<String, String> {
     let names: Vec<_> = required(session).map(ValueInfo::name).collect();
     match names[..] {
         [name] => Ok(name.to_owned()),
-        _ => Err(format!("write NAME={} to say which of the inputs it is: {}", file.display(), names.join(", "))),
+        _ => Err(format!("write NAME={} to name the input; the inputs are {}", file.display(), names.join(", "))),
     }
 }
 
@@ -205,7 +205,7 @@ fn known<'a>(session: &'a Session, name: &str) -> Result<&'a ValueInfo, String> 
     session.input_info(name).ok_or_else(|| {
         let known: Vec<_> = session.inputs().iter().map(ValueInfo::name).collect();
         let (meant, known) = (did_you_mean(name, known.iter().copied()), known.join(", "));
-        format!("it gives {}, which is no input of the model{meant}; its inputs are: {known}", Name(name))
+        format!("the model has no input {}{meant}; its inputs are {known}", Name(name))
     })
 }
 
@@ -213,7 +213,7 @@ fn known<'a>(session: &'a Session, name: &str) -> Result<&'a ValueInfo, String> 
 pub(super) fn fits(session: &Session, name: &str, spec: &TensorSpec) -> Result<(), String> {
     let input = known(session, name)?;
     if name == input.name() && input.kind().sequence {
-        return Err(format!("it gives {spec} for `{name}`, but the model wants {input}; {}", input.advice()));
+        return Err(format!("input `{name}` is {spec}, but the model expects {input}; {}", input.advice()));
     }
     if name != input.name() && spec.bytes() == 0 && Part::of(name).is_some_and(|(_, part)| part.is_mark()) {
         return Ok(());
@@ -222,7 +222,7 @@ pub(super) fn fits(session: &Session, name: &str, spec: &TensorSpec) -> Result<(
     let dims = spec.shape.dims();
     let shape = input.dims().is_none_or(|known| known.len() == dims.len() && known.iter().zip(dims).all(same));
     if !shape || input.dtype().is_some_and(|dtype| dtype != spec.dtype) {
-        return Err(format!("it gives {spec} for `{name}`, but the model wants {input}"));
+        return Err(format!("input `{name}` is {spec}, but the model expects {input}"));
     }
     Ok(())
 }

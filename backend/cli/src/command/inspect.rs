@@ -38,12 +38,12 @@ Examples:
   anabranch inspect model.onnx --dim 'x[1]=576' --json | jq .sizes
   anabranch inspect model.onnx -q >/dev/null && echo runs
 
-Sizes that nobody gives are tried: 1, what the model's nodes want, and usual ones. Status 1 says that the model does not run.";
+Sizes that are not given are tried: 1, sizes that the model's nodes require, and usual sizes. Exit code 1 means that the model does not run.";
 
 /// Width of sentences, and indentation of their later lines.
 const SENTENCE: (usize, usize) = (100, 6);
 
-/// Show what a model is, what it takes, and all that stops it from running
+/// Show a model's inputs, outputs, sizes and work, and everything that stops it from running
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct InspectCommand {
@@ -158,22 +158,22 @@ fn made(about: &About, has_source: Option<bool>) -> String {
     let source = about.source.as_ref().map_or_else(
         || "a model whose file is not known".into(),
         |path| match has_source {
-            Some(false) => format!("{} (which is gone or another by now)", path.display()),
+            Some(false) => format!("{} (deleted or changed since)", path.display()),
             _ => path.display().to_string(),
         },
     );
     let weights = format_bytes(about.weights);
     let elements = match fixed.is_empty() {
         true => String::new(),
-        false => format!("; for the elements that {} had then, which decide shapes", fixed.join(", ")),
+        false => format!("; valid only for the elements of {} at that time, which determine shapes", fixed.join(", ")),
     };
     let later = match later {
         0 => String::new(),
-        count => format!(", and {count} operators that are planned when their shapes are known"),
+        count => format!(", and operators planned when their shapes are known: {count}"),
     };
     format!(
-        "compiled from {source} by Anabranch {version} ({build}), kernels {kernels}, for {machine}, devices {devices}: {nodes} nodes \
-         placed by {strategy}{later}; constants of {weights}, which are as they were written{elements}"
+        "compiled from {source} by Anabranch {version} ({build}), kernels {kernels}, for {machine}, devices \
+         {devices}: {nodes} nodes placed by {strategy}{later}; constants of {weights}, all intact{elements}"
     )
 }
 

@@ -46,9 +46,8 @@ pub(super) fn end_on_interrupt() -> Result<(), CliError> {
 }
 
 fn on_interrupt(handle: impl Fn() + Send + 'static) -> Result<(), CliError> {
-    ctrlc::set_handler(handle).map_err(|error| {
-        CliError::input(format!("the system lets nobody wait for Ctrl-C ({error}); close other programs"))
-    })
+    ctrlc::set_handler(handle)
+        .map_err(|error| CliError::input(format!("cannot install the Ctrl-C handler ({error}); close other programs")))
 }
 
 /// Ends the process and the commands that it has started, and discards unfinished files.

@@ -85,9 +85,9 @@ struct Cli {
     /// Print one JSON object instead of text
     #[arg(long, global = true)]
     json: bool,
-    /// Say nothing on standard error but what is wrong
+    /// Print only errors on standard error
     ///
-    /// No notes, no progress, no files that were written. `run` prints the figures of the whole alone.
+    /// This leaves out notes, progress and names of written files. `run` prints only the figures of the whole run.
     #[arg(short, long, global = true)]
     quiet: bool,
 }
@@ -244,7 +244,7 @@ fn finish(written: io::Result<()>) -> Result<(), CliError> {
 /// Parses the process' arguments, runs the command, and returns its exit code, one of those in its help.
 pub fn main() -> ExitCode {
     let usual = panic::take_hook();
-    // A shortage of memory is not a fault of Anabranch: it is caught and reported as any error.
+    // A shortage of memory is not a bug in Anabranch: it is caught and reported as any error.
     panic::set_hook(Box::new(move |panic| {
         if !panic.payload().is::<OutOfMemory>() {
             usual(panic);
@@ -398,7 +398,10 @@ mod tests {
             usage_error(&error.render().to_string())
         };
         for (arguments, parts) in [
-            (&["anabranch", "run", "m.onnx", "--dim", "N=N"][..], &["--dim", "`N` is no size", "whole number"][..]),
+            (
+                &["anabranch", "run", "m.onnx", "--dim", "N=N"][..],
+                &["--dim", "`N` is not a whole number", "whole number"][..],
+            ),
             (&["anabranch", "run", "m.onnx", "--dim", "4"], &["--dim", "write NAME=N"]),
             (&["anabranch", "run", "m.onnx", "--repaet", "2"], &["--repaet", "--repeat", "; `anabranch run --help`"]),
             (&["anabranch", "comprae"], &["comprae", "compare"]),

@@ -18,7 +18,10 @@ pub(super) fn form(path: &Path, outputs: &[ValueInfo]) -> Result<Form, CliError>
         // A name without an extension is a folder.
         None if path.extension().is_none() => Form::Folder,
         None => {
-            return Err(CliError::in_file(path, format!("outputs are written to {ENDINGS} files, or to a folder")));
+            return Err(CliError::in_file(
+                path,
+                format!("outputs are written to {ENDINGS} files, or to a folder; name one of these"),
+            ));
         }
     };
     match refusal(&form, outputs) {
@@ -34,18 +37,18 @@ fn refusal(form: &Form, outputs: &[ValueInfo]) -> Option<String> {
     if let Some(output) =
         outputs.iter().find(|output| !output.kind().is_tensor()).filter(|_| matches!(form, Form::Npy | Form::Message))
     {
-        return Some(format!("holds one tensor, and `{output}` is written in parts; name an .npz file or a folder"));
+        return Some(format!("holds one tensor, but `{output}` has several parts; name an .npz file or a folder"));
     }
     let (count, keys) = (outputs.len(), outputs.iter().filter(has_keys).count());
     if matches!(form, Form::Npy | Form::Message) && count + keys != 1 {
         let beside = if keys == 0 { "" } else { " with keys beside them" };
         let plural = if count == 1 { "" } else { "s" };
         return Some(format!(
-            "holds one tensor, and the model has {count} output{plural}{beside}; name an .npz file or a folder"
+            "holds one tensor, but the model has {count} output{plural}{beside}; name an .npz file or a folder"
         ));
     }
     let texts = outputs.iter().find(has_texts).filter(|_| matches!(form, Form::Safetensors | Form::Message))?;
-    Some(format!("holds numbers, and {} is of strings; name an .npz file", texts.name()))
+    Some(format!("holds numbers, but {} holds strings; name an .npz file", texts.name()))
 }
 
 /// Writes the outputs to a path in this format.

@@ -26,10 +26,10 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 const EXAMPLES: &str = "\
-A data set is what one run of the model takes. Costs are measured first; then the model is cut into stages, each on one device, on copies
-or on a group of cores that work at each data set together, or copied, or run on all
-devices together, whichever is predicted to give a result most often; --period and --latency bound one and make the other small.
-While data sets go through, stages are measured, and cut anew where they take other times (--rounds).
+A sample is the input of one run of the model. First, costs are measured. Then the mapping with the highest predicted throughput is
+chosen: stages, each on one device, on copies or on a group of cores that share each sample; copies of the whole model; or all devices
+together. --period and --latency bound one time and minimise the other. While samples go through, the stages are measured. If their times
+differ from the prediction, the model is divided again (--rounds).
 
 Examples:
   anabranch pipe model.onnx --inputs 'frames/*.npy' -o results
@@ -40,59 +40,60 @@ Examples:
 /// Most data sets before a stage: more would only take memory and latency.
 const MOST_WAITING: usize = 65_536;
 
-/// Run many data sets through a model as a pipeline of stages on several devices
+/// Run many samples through a model as a pipeline of stages on several devices
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = EXAMPLES, after_help = MORE)]
 pub(crate) struct PipeCommand {
-    /// An ONNX file; without one, a small residual network that is built in
+    /// ONNX file [default: the built-in residual network]
     model: Option<PathBuf>,
-    /// The data sets: files, one each, or one FILE.npz for all
+    /// Read samples from these files, or all from one FILE.npz
     ///
-    /// Files 'FRAMES/*.npy' of a model of one input, 'SETS/*.npz' whose members are named as the inputs, each a data
-    /// set, in the order of their names; or one FILE.npz whose arrays hold all data sets along their leading axis.
+    /// For a model with one input: 'FRAMES/*.npy'. Otherwise 'SETS/*.npz', with members named like the inputs. Each
+    /// file is one sample, in the order of the names. One FILE.npz holds all samples along the leading axes of its
+    /// arrays.
     #[arg(long, value_name = "FILES", num_args = 1.., required_unless_present = "random", conflicts_with = "random")]
     inputs: Vec<String>,
-    /// So many data sets of random elements
+    /// Run this many samples of random elements
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     random: Option<u64>,
-    /// The random elements' seed
+    /// Set the seed of the random elements
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     seed: u64,
-    /// Rows that make one data set, of FILE.npz or random elements
+    /// Make one sample of this many rows
     #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN, value_parser = parse_count)]
     batch: NonZeroUsize,
-    /// An input that is the same in all data sets; may be repeated
+    /// Use the same input for all samples; may be repeated
     #[arg(long, value_name = "NAME=FILE")]
     input: Vec<OsString>,
-    /// Size of a dimension, as in length=64 or 'x[1]=64'; may be repeated
+    /// Set a dimension, as in length=64 or 'x[1]=64'; may be repeated
     #[arg(long, value_name = "NAME=N", value_parser = parse_dimension)]
     dim: Vec<(String, usize)>,
     #[command(flatten)]
     fuse: FuseArgs,
     #[command(flatten)]
     limits: LimitArgs,
-    /// Write the outputs of each data set to a file of its own in here
+    /// Write the outputs of each sample to a file in this directory
     #[arg(long, short, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// Leave out data sets whose outputs are there
+    /// Skip samples whose outputs exist
     ///
-    /// Only outputs that this command made with the same model and data sets count. Outputs older than their data set's
-    /// file, or its arrival, are made again. If a model, its external data, an archive or --input was written since,
-    /// that is an error.
+    /// Only outputs of the same model and samples count. Outputs older than the file or archive of their sample are
+    /// made again. If the model, its external data, an archive or --input was written since, the command ends with an
+    /// error.
     #[arg(long, requires = "output")]
     resume: bool,
     #[command(flatten)]
     mapping: MappingArgs,
-    /// Draw when each device was at work on which data set, of the last ones
+    /// Draw the last samples on each device over time
     #[arg(long, value_name = "FILE.svg", value_parser = file_of(&["svg"]), help_heading = "Reports")]
     gantt: Option<PathBuf>,
-    /// Write a page with the figures and the drawing; it needs no network
+    /// Write an HTML page with the figures and the drawing
     #[arg(long, value_name = "FILE.html", value_parser = file_of(&["html"]), help_heading = "Reports")]
     report: Option<PathBuf>,
-    /// Show meanwhile how busy stages are, what waits before them, and the rate
+    /// Show the rate, and the load of each stage, meanwhile
     #[arg(long, hide_short_help = true, help_heading = "Reports")]
     live: bool,
-    /// Write the last data sets as a trace, FILE.json or FILE.paje
+    /// Write the last samples as a trace, FILE.json or FILE.paje
     ///
     /// FILE.json is for ui.perfetto.dev, FILE.paje for ViTE and pj_dump.
     #[arg(long, value_name = "FILE.json", value_parser = file_of(&["json", "paje"]), help_heading = "Reports")]
@@ -107,21 +108,21 @@ pub(crate) struct PipeCommand {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Pipeline")]
 struct MappingArgs {
-    /// Least latency with results at least so often, in milliseconds
+    /// Minimise latency, with a result at least every MS ms
     #[arg(long, value_name = "MS", value_parser = parse_milliseconds, conflicts_with = "latency")]
     period: Option<f64>,
-    /// Most results with none under way for longer, in milliseconds
+    /// Maximise throughput, with latencies of at most MS ms
     #[arg(long, value_name = "MS", value_parser = parse_milliseconds)]
     latency: Option<f64>,
-    /// Share stages among devices: auto, off or N copies [default: auto]
+    /// Run copies of stages on several devices: auto, off or N [default: auto]
     ///
-    /// off is for stages on one device each, N for N cores with a whole copy each.
+    /// off puts each stage on one device; N uses N cores, each with a copy of the whole model.
     #[arg(long, value_name = "auto|off|N", default_value = "auto", hide_default_value = true)]
     replicate: Share,
-    /// Share each data set among cores: auto, off or N [default: auto]
+    /// Divide each sample among cores: auto, off or N [default: auto]
     ///
-    /// auto lets a stage be on a group of cores of one CPU device, which divide the rows of each data set among them; N
-    /// is for the whole model on N cores so.
+    /// auto may put a stage on a group of cores of one CPU device, which divide the rows of each sample. N divides the
+    /// whole model among N cores.
     #[arg(
         long,
         value_name = "auto|off|N",
@@ -130,22 +131,22 @@ struct MappingArgs {
         conflicts_with = "replicate"
     )]
     split: Share,
-    /// Run each data set on all devices together, as `run` does
+    /// Run each sample on all devices together, as `run` does
     #[arg(long, conflicts_with_all = ["plan", "replicate", "split"])]
     together: bool,
-    /// The stages that this file says, as --write-plan writes it
+    /// Use the stages of this file, which --write-plan wrote
     #[arg(long, value_name = "PLAN.json", conflicts_with_all = ["replicate", "split"])]
     plan: Option<PathBuf>,
-    /// Write the stages at the end, for --plan
+    /// Write the final stages, for --plan
     #[arg(long, value_name = "PLAN.json", value_parser = file_of(&["json"]))]
     write_plan: Option<PathBuf>,
-    /// Data sets that may wait before each stage, for each of its devices: at most 65536
+    /// Let at most N samples wait before each device of a stage
     #[arg(long, value_name = "N", default_value = "2", value_parser = parse_capacity, hide_short_help = true)]
     capacity: NonZeroUsize,
-    /// Cut stages again up to so many times, after measuring them
+    /// Measure the stages and divide again, at most N times
     #[arg(long, value_name = "N", default_value_t = 2, hide_short_help = true)]
     rounds: u32,
-    /// Believe the cost store instead of measuring the model first
+    /// Use the cost store instead of measuring the model first
     #[arg(long, hide_short_help = true)]
     no_measure: bool,
 }
@@ -165,7 +166,10 @@ impl FromStr for Share {
         match text {
             "auto" => Ok(Self::Auto),
             "off" => Ok(Self::Off),
-            number => number.parse().map(Self::Among).map_err(|_| format!("{number} is not auto, off or a number")),
+            number => number
+                .parse()
+                .map(Self::Among)
+                .map_err(|_| format!("`{number}` is invalid; write auto, off or a number")),
         }
     }
 }
@@ -180,7 +184,7 @@ fn parse_milliseconds(text: &str) -> Result<f64, String> {
 fn parse_capacity(text: &str) -> Result<NonZeroUsize, String> {
     match text.parse::<NonZeroUsize>() {
         Ok(capacity) if capacity.get() <= MOST_WAITING => Ok(capacity),
-        _ => Err(format!("write a number of data sets from 1 to {MOST_WAITING}")),
+        _ => Err(format!("write a number of samples from 1 to {MOST_WAITING}")),
     }
 }
 
@@ -212,7 +216,7 @@ impl PipeCommand {
         open::print_notes(&session, output);
         if let Some(value) = session.inputs().iter().chain(session.outputs()).find(|value| !value.kind().is_tensor()) {
             return Err(CliError::input(format!(
-                "`{value}` is no tensor, and stages hand on tensors alone; use `anabranch run`"
+                "`{value}` is not a tensor, but stages pass only tensors; use `anabranch run`"
             )));
         }
         let source = Source::find(self, &session)?;
@@ -221,10 +225,10 @@ impl PipeCommand {
         let wanted: Vec<u64> = (0..source.count()).filter(|at| !self.resume || !sink.has(*at)).collect();
         let skipped = source.count() - wanted.len() as u64;
         if skipped > 0 && !output.json {
-            super::note(format_args!("{skipped} of {} data sets are done already", source.count()));
+            super::note(format_args!("{skipped} of {} samples are done already", source.count()));
         }
         if wanted.is_empty() {
-            return output.text_or_json(|| "all data sets are done already\n".into(), &Report::nothing(skipped));
+            return output.text_or_json(|| "all samples are done already\n".into(), &Report::nothing(skipped));
         }
         let token = cancel_on_interrupt()?;
         let first = source.set(wanted[0])?;
@@ -251,7 +255,7 @@ impl PipeCommand {
         match ran.failure {
             Some(failure) => {
                 if self.output.is_some() && !output.json {
-                    super::note("what is done is kept; once that is mended, --resume does the rest");
+                    super::note("finished results are kept; fix the cause, and --resume does the rest");
                 }
                 Err(failure)
             }

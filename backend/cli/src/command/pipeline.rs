@@ -18,19 +18,19 @@ use report::Report;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
-A chain of stages takes data sets one after the other. It is cut into intervals, and each interval has processors of its own: one, replicas that
-take the data sets in turn, or a group that shares each data set. The period is the time between two results, the latency the time
-that a data set takes. Methods are those of Benoit and Robert 2007, a search for what is best, and bounds on what is possible.
+A chain of stages processes samples one after the other. It is divided into intervals, and each interval has its own processors: one, replicas
+that take turns, or a group that shares each sample. The period is the time between two results. The latency is the time per sample.
+The methods are those of Benoit and Robert 2007, an exact search, and lower bounds.
 
-A CSV file has a line a stage, with a head line: stage,in,out are its name and the bytes into and out of it; kind (monolithic, replicable or
-data-parallel), weights and activations (bytes) may follow; each further column is a processor, with seconds, or nothing where the
-stage cannot run:
+A CSV file has a head line and one line per stage. The columns stage,in,out are its name, and the bytes into and out of it. The columns kind
+(monolithic, replicable or data-parallel), weights and activations (bytes) may follow. Each further column is a processor, with seconds,
+or nothing if the stage cannot run there:
 
   stage,in,out,kind,cpu0,cpu1,gpu0
   decode,60000,6000000,monolithic,0.014,0.028,
   detect,6000000,20000,replicable,0.024,0.048,0.003
 
-JSON has links, speeds, memories, teams and rules as well:
+JSON files also have links, speeds, memories, teams and rules:
 
   {\"format\": \"anabranch-pipeline\", \"version\": 1, \"data\": [60000, 6000000, 20000],
    \"stages\": [{\"name\": \"decode\", \"work\": 0.028}, {\"name\": \"detect\", \"times\": [0.024, 0.003]}],
@@ -59,28 +59,28 @@ pub(crate) struct PipelineCommand {
     /// Seek the least period of mappings with at most this latency
     #[arg(long, value_name = "SECONDS", conflicts_with = "goal", value_parser = seconds)]
     latency: Option<f64>,
-    /// Let a processor do this at a time [default: from the file, else one-port]
+    /// Set what a processor does at a time [default: from the file, else one-port]
     #[arg(long, value_enum, value_name = "MODEL")]
     communication: Option<CommunicationName>,
-    /// Replicate nothing
+    /// Replicate no stage
     #[arg(long)]
     no_replication: bool,
-    /// Run these data-parallel [default: from the file, else never]
+    /// Run these intervals data-parallel [default: from the file, else never]
     #[arg(long, value_enum, value_name = "WHAT")]
     parallel: Option<ParallelName>,
-    /// Bytes a second of all links of a CSV file [default: no limit]
+    /// Set the bytes per second of all links of a CSV file [default: no limit]
     #[arg(long, value_name = "BYTES", value_parser = parse_positive)]
     bandwidth: Option<f64>,
-    /// Latency of all links of a CSV file [default: 0]
+    /// Set the latency of all links of a CSV file [default: 0]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     link_latency: Option<f64>,
-    /// Draw period over latency of all mappings, with the front
+    /// Draw period and latency of all mappings
     #[arg(long, value_name = "FILE.svg", value_parser = file_of(&["svg"]))]
     chart: Option<PathBuf>,
-    /// Steps after which an exact search gives up
+    /// Stop an exact search after this many steps
     #[arg(long, value_name = "COUNT", default_value_t = 20_000_000)]
     steps: u64,
-    /// Seed of random heuristics, and of the first problem of experiments
+    /// Set the seed of random heuristics and first experiment
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     seed: u64,
     #[command(flatten)]
@@ -89,9 +89,9 @@ pub(crate) struct PipelineCommand {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum GoalName {
-    /// Results often
+    /// The time between results
     Period,
-    /// Each data set fast
+    /// The time for each sample
     Latency,
 }
 
@@ -105,7 +105,7 @@ enum CommunicationName {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum ParallelName {
-    /// Nothing
+    /// No interval
     Never,
     /// Intervals of one stage
     Stage,
@@ -116,7 +116,7 @@ enum ParallelName {
 fn seconds(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(seconds) if seconds >= 0.0 && f64::is_finite(seconds) => Ok(seconds),
-        _ => Err("expected seconds, such as 0.02".into()),
+        _ => Err("write seconds, such as 0.02".into()),
     }
 }
 
@@ -130,7 +130,7 @@ impl PipelineCommand {
             Link { latency: self.link_latency.unwrap_or(0.0), bandwidth: self.bandwidth.unwrap_or(f64::INFINITY) };
         let Document { name, stages, processors, mut rules, is_table } = document::read(file, link)?;
         if !is_table {
-            const WHY: &str = "it says its links itself";
+            const WHY: &str = "it has its own links";
             let given =
                 [(self.bandwidth.is_some(), "--bandwidth", WHY), (self.link_latency.is_some(), "--link-latency", WHY)];
             refuse_given(&given, "a JSON file")?;
@@ -159,7 +159,7 @@ impl PipelineCommand {
         }
         if let Some(wrong) = report.wrong() {
             say(wrong);
-            return Err(CliError::internal("a mapping did not pass the checker"));
+            return Err(CliError::internal("the checker rejects a mapping"));
         }
         output.text_or_json(|| report.text(), &report)
     }
@@ -176,17 +176,17 @@ impl PipelineCommand {
     /// Returns the goal of experiments, in which limits are factors.
     fn sought(&self) -> Result<Sought, CliError> {
         if self.period.is_some() || self.latency.is_some() || self.goal == GoalName::Latency {
-            let message = "experiments seek the least period; --latency-factor and --period-factor set limits there";
+            let message = "experiments minimise the period; use --latency-factor or --period-factor to set limits";
             return Err(CliError::input(message));
         }
-        const OWN: &str = "they have stages, processors and rules of their own";
+        const OWN: &str = "experiments have their own stages, processors and rules";
         let given = [
             (self.communication.is_some(), "--communication", OWN),
             (self.no_replication, "--no-replication", OWN),
             (self.parallel.is_some(), "--parallel", OWN),
             (self.bandwidth.is_some(), "--bandwidth", OWN),
             (self.link_latency.is_some(), "--link-latency", OWN),
-            (self.chart.is_some(), "--chart", "they print tables; --json has the figures"),
+            (self.chart.is_some(), "--chart", "experiments print tables; use --json for the figures"),
         ];
         refuse_given(&given, "--experiments")?;
         Ok(self.experiments.sought())

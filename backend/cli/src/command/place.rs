@@ -34,13 +34,13 @@ Examples:
 pub(crate) struct PlaceCommand {
     #[command(flatten)]
     model: ModelArgs,
-    /// Form of the plan; --json is --format json
+    /// Choose the form of the plan; --json is --format json
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
-    /// Write to this file; one whose name ends in .json or .dot is written in that form, others as text
+    /// Write the plan to a file: .json, .dot, or .txt for text
     #[arg(help_heading = "Files", short, long, value_name = "FILE", value_parser = file_of(&["json", "dot", "txt"]))]
     output: Option<PathBuf>,
-    /// Show one node alone: why it is where it is, what it would take elsewhere, and what it waits for
+    /// Explain the device of one node
     #[arg(long, value_name = "NODE", conflicts_with_all = ["format", "output"])]
     why: Option<String>,
     #[command(flatten)]

@@ -16,12 +16,12 @@ const HELP: &str = "\
 Examples:
   anabranch platform
   anabranch platform --software-gpu -o other.json       # then edit: a faster GPU, a slower link, less memory
-  anabranch place model.onnx --platform other.json      # what would be, on the machine of that file
+  anabranch place model.onnx --platform other.json      # predict for the machine of that file
 
-In the file, `times` multiplies a device's times (0.5 is twice as fast), `key` names the device in the cost store
-whose times it has, and `rates` are its roofline: edit one, and the roofline takes the place of all times that were
-measured of the device. `\"extends\": true` leaves out what is as on this machine. `anabranch simulate` takes the file
-too; `anabranch formats platform` says what may stand in it.";
+In the file, `times` multiplies a device's times (0.5 is twice as fast). `key` names the device of the cost store whose
+times it uses. `rates` are its roofline: if you edit one, the roofline replaces all measured times of the device.
+`\"extends\": true` takes missing entries from this machine. `anabranch simulate` takes the file, too.
+`anabranch formats platform` describes all fields.";
 
 /// A built-in example of a machine, for `--platform NAME`.
 pub(super) struct Example {
@@ -52,10 +52,10 @@ impl Example {
 #[derive(Args, Clone, Debug)]
 #[command(after_help = HELP)]
 pub(crate) struct PlatformCommand {
-    /// Write them to this file
+    /// Write the devices and links to this file
     #[arg(short, long, value_name = "FILE.json", value_parser = file_of(&["json"]))]
     output: Option<PathBuf>,
-    /// The cost store [default: anabranch/costs.json in the XDG data directory]
+    /// Use this cost store [default: anabranch/costs.json in the XDG data directory]
     #[arg(long, value_name = "FILE")]
     costs: Option<PathBuf>,
     #[command(flatten)]

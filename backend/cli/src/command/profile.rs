@@ -21,7 +21,7 @@ use std::collections::BTreeSet;
 pub(crate) struct ProfileCommand {
     #[command(flatten)]
     model: ModelArgs,
-    /// Runs on each kind of device; one more goes first and does not count
+    /// Measure this many runs per kind of device, after one warm-up
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
     #[command(flatten)]

@@ -16,16 +16,16 @@ use std::path::PathBuf;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Refinement")]
 pub(super) struct RefineArgs {
-    /// Run, learn and place again so often; the fastest plan is kept
+    /// Run, learn and place again N times; keep the fastest plan
     ///
-    /// The fastest by measurement of those placed and of each device on its own. --repeat is then the number of
-    /// measured runs of each in a round (5 at least).
+    /// Each round measures the new plans and each device alone. --repeat is then the number of measured runs of each
+    /// plan per round (at least 5).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), conflicts_with = "no_learn")]
     pub(super) refine: Option<u32>,
-    /// Try a new plan only where it is predicted to be faster by more than so many percent
+    /// Try a plan only if predicted faster by this percentage
     #[arg(long, value_name = "PERCENT", default_value_t = 2.0, hide_short_help = true, requires = "refine", value_parser = parse_threshold)]
     refine_threshold: f64,
-    /// Write the plan that was run last, for `run --place PLAN.json`
+    /// Write the last plan, for `run --place PLAN.json`
     #[arg(short = 'o', long, value_name = "PLAN.json", value_parser = file_of(&["json"]))]
     pub(super) write_plan: Option<PathBuf>,
 }

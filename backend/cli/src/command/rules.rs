@@ -9,13 +9,13 @@ use clap::{Args, ValueEnum};
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Rules")]
 pub(super) struct RuleArgs {
-    /// Operations that a send takes on the sending device; Laich 2017 evaluates with 10
+    /// Set the operations of a send; Laich 2017 uses 10
     #[arg(long, value_name = "OPERATIONS", default_value_t = 0.0)]
     pub(super) send_ops: f64,
-    /// Let a link carry one transfer at a time; without this, transfers do not disturb each other
+    /// Let each link carry only one transfer at a time
     #[arg(long)]
     pub(super) contention: bool,
-    /// Bytes that count against a device's memory [default: as the file says]
+    /// Count these bytes against a device's memory [default: from the file]
     #[arg(long, value_enum)]
     pub(super) memory_rule: Option<Memory>,
 }
@@ -27,7 +27,7 @@ pub(super) enum Memory {
     Resident,
     /// Resident bytes, and each task's inputs and outputs
     SizeEstimate,
-    /// Nothing
+    /// No bytes
     Ignore,
 }
 
@@ -52,7 +52,7 @@ impl RuleArgs {
 #[derive(Args, Clone, Copy, Debug)]
 #[command(next_help_heading = "Search")]
 pub(super) struct SearchArgs {
-    /// Placements that auto simulates [default: what takes a minute at most]
+    /// Let auto simulate this many placements [default: at most a minute]
     #[arg(long, value_name = "COUNT")]
     pub(super) evaluations: Option<u64>,
 }

@@ -31,39 +31,39 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Place a model on the devices, run it, and compare what was predicted with what was measured
+/// Place a model on the devices, run it, and compare the prediction with the measurement
 #[derive(Args, Clone, Debug)]
 pub(crate) struct RunCommand {
     #[command(flatten)]
     model: ModelArgs,
-    /// Measured runs [default: as many as a second holds, 15 at most]
+    /// Measure this many runs [default: up to 15 within 1 s]
     #[arg(help_heading = "Measuring", long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     repeat: Option<u32>,
-    /// Measured runs for so many seconds
+    /// Measure runs for this many seconds
     #[arg(help_heading = "Measuring", long, value_name = "SECONDS", value_parser = parse_seconds, conflicts_with_all = ["repeat", "refine"])]
     duration: Option<Duration>,
-    /// Then let so many callers run it at the same time
+    /// Then run from N threads at once and report throughput
     ///
-    /// Runs of one session follow each other: what is shown is how long each caller waits for a run, and how many runs
-    /// a second all of them get.
+    /// Runs of one session follow each other. The report shows how long each thread waits for a run, and the runs per
+    /// second of all threads together.
     #[arg(help_heading = "Measuring", long, value_name = "N", value_parser = parse_callers)]
     parallel: Option<NonZeroU32>,
     /// Show every node, the slowest first
     #[arg(help_heading = "Measuring", short, long, conflicts_with = "top")]
     verbose: bool,
-    /// Show the slowest nodes, and what operators take [default: 10]
+    /// Show the N slowest nodes and the time per operator type [default: 10]
     #[arg(help_heading = "Measuring", long, value_name = "N", num_args = 0..=1, default_missing_value = "10")]
     top: Option<usize>,
-    /// Runs before those, which do not count [default: 1]
+    /// Run this many times before measuring [default: 1]
     ///
-    /// The first touches memory for the first time; `--warmup 0 --repeat 1` is one cold run.
+    /// The first run touches memory for the first time; `--warmup 0 --repeat 1` is one cold run.
     #[arg(help_heading = "Measuring", long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100_000), conflicts_with = "refine")]
     warmup: Option<u32>,
     /// Write the outputs to a file or into a directory
     ///
-    /// One .npy each into a directory, all into FILE.npz or FILE.safetensors, or the only one into FILE.npy or FILE.pb.
-    /// A sequence NAME is written as NAME[0], NAME[1] and so on, or NAME[] if it is empty, and an optional that holds
-    /// nothing as NAME[absent].
+    /// A directory gets one .npy per output, and FILE.npz or FILE.safetensors all outputs. FILE.npy or FILE.pb holds
+    /// the only output. A sequence NAME is written as NAME[0], NAME[1] and so on, or NAME[] if it is empty, and an
+    /// empty optional as NAME[absent].
     #[arg(help_heading = "Files", long, value_name = "DIR|FILE", value_parser = tensors_to())]
     output: Option<PathBuf>,
     #[command(flatten)]
@@ -76,15 +76,15 @@ pub(crate) struct RunCommand {
     /// FILE.json is for ui.perfetto.dev, FILE.paje for ViTE and pj_dump.
     #[arg(help_heading = "Files", long, value_name = "FILE", value_parser = file_of(&["json", "paje"]))]
     trace: Option<PathBuf>,
-    /// The trace's format, where the file's name does not say it
+    /// Set the format of the trace [default: from the name of the file]
     #[arg(help_heading = "Files", long, value_enum, requires = "trace", hide_short_help = true)]
     trace_format: Option<TraceFormat>,
-    /// Draw what each device and link did in the run shown
+    /// Draw each device and link of the run shown over time
     #[arg(help_heading = "Files", long, value_name = "FILE.svg", value_parser = file_of(&["svg"]))]
     gantt: Option<PathBuf>,
     #[command(flatten)]
     html: HtmlArgs,
-    /// End a run, or its planning, after so many seconds
+    /// Stop a run, or its planning, after this many seconds
     #[arg(help_heading = "Measuring", long, value_name = "SECONDS", value_parser = parse_seconds, hide_short_help = true)]
     timeout: Option<Duration>,
     /// Do not add the measured times to the cost store
@@ -156,7 +156,7 @@ impl RunCommand {
 
     /// Runs a model with state step by step.
     fn run_steps(&self, output: Output) -> Result<(), CliError> {
-        let why = "steps follow each other, and are not compared with a plan";
+        let why = "steps follow each other and are not compared with a plan";
         let options = [
             (self.repeat.is_some(), "--repeat"),
             (self.duration.is_some(), "--duration"),
@@ -193,7 +193,7 @@ impl RunCommand {
             match self.measure(opened, options.clone(), &prepared, output) {
                 Ok(series) => return Ok((costs, series)),
                 Err(error) if opened.session.replaces(&error) => {
-                    note(format_args!("{error}; the model is placed again on the devices that are left"));
+                    note(format_args!("{error}; placing the model again on the remaining devices"));
                 }
                 Err(error) => return Err(error.into()),
             }

@@ -18,7 +18,7 @@ const VERSION: u32 = 1;
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Files")]
 pub(super) struct ScheduleArgs {
-    /// Write the schedule to FILE.csv, or with transfers to FILE.json
+    /// Write the schedule: FILE.json also has transfers
     #[arg(long, value_name = "FILE", value_parser = file_of(&["csv", "json"]))]
     schedule: Option<PathBuf>,
     /// Write the schedule as a trace, FILE.json or FILE.paje

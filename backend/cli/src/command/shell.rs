@@ -7,20 +7,20 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Print what a shell needs to complete the command's arguments
+/// Print the completion script of a shell
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "bash:  anabranch completions bash > ~/.local/share/bash-completion/completions/anabranch\n\
     fish:  anabranch completions fish > ~/.config/fish/completions/anabranch.fish")]
 pub(crate) struct CompletionsCommand {
-    /// The shell
+    /// Shell to print the script for
     shell: Shell,
 }
 
-/// Write the manual: a page for the command, and one for each of its commands
+/// Write the manual: one page per command
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "anabranch man ~/.local/share/man/man1 && man anabranch-run")]
 pub(crate) struct ManCommand {
-    /// Where to
+    /// Directory for the pages
     directory: PathBuf,
 }
 

@@ -31,22 +31,22 @@ Examples:
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct SimulateCommand {
-    /// A graph (CSV of Laich 2017, JSON, WfCommons), or a file with whole problems
+    /// Graph (CSV of Laich 2017, JSON, WfCommons) or whole problems
     #[arg(value_name = "GRAPH|PROBLEM")]
     graph: PathBuf,
-    /// The devices, where the graph brings none: CSV, JSON, or a platform file
+    /// Devices of the graph: CSV, JSON, or a platform file
     ///
-    /// CSV of Laich 2017, our JSON, or a platform file (`anabranch platform -o FILE`). A platform file may also stand
-    /// beside a whole problem, whose memories, links and times it then changes.
+    /// This is CSV of Laich 2017, our JSON, or a platform file (`anabranch platform -o FILE`). Next to a whole problem,
+    /// a platform file replaces its memories, links and times.
     #[arg(value_name = "DEVICES|PLATFORM.json")]
     devices: Option<PathBuf>,
-    /// Only the problem of this name, where the file has several
+    /// Use only the problem of this name
     #[arg(long, value_name = "NAME")]
     problem: Option<String>,
-    /// Strategy: `anabranch strategies` lists them
+    /// Place with this strategy
     #[arg(long, value_name = "STRATEGY", default_value = "heft")]
     place: String,
-    /// Take the placement from this JSON map of task ids to device ids, and place nothing
+    /// Read the placement from a map of task ids to device ids
     #[arg(long, value_name = "FILE.json")]
     assignment: Option<PathBuf>,
     /// Choose a device's next task by this order
@@ -55,12 +55,12 @@ pub(crate) struct SimulateCommand {
     /// Write the placement as a JSON map of task ids to device ids
     #[arg(short, long, value_name = "FILE.json", value_parser = file_of(&["json"]))]
     output: Option<PathBuf>,
-    /// Draw what each device does, and from how many tasks it can choose
+    /// Draw each device over time, with its number of ready tasks
     #[arg(long, value_name = "FILE.svg|FILE.html", value_parser = file_of(&["svg", "html"]))]
     gantt: Option<PathBuf>,
     #[command(flatten)]
     schedule: ScheduleArgs,
-    /// Seed of the search
+    /// Set the seed of the search
     #[arg(long, value_name = "SEED", default_value_t = 0, help_heading = "Search")]
     seed: u64,
     #[command(flatten)]
@@ -101,7 +101,7 @@ impl SimulateCommand {
             ([one], true) => output.json(&one.json(&self.options())),
             ([one], false) => {
                 for violation in &one.violations {
-                    say(format_args!("anabranch: the assignment breaks a constraint: {violation}"));
+                    say(format_args!("anabranch: the assignment violates a constraint: {violation}"));
                 }
                 output.text(&self.text(one))
             }
@@ -120,7 +120,7 @@ impl SimulateCommand {
             problems.retain(|problem| problem.name == *name);
             if problems.is_empty() {
                 let (file, known) = (self.graph.display(), known.join(", "));
-                return Err(CliError::input(format!("{file} has no problem {}; it has {known}", Name(name))));
+                return Err(CliError::input(format!("{file} has no problem {}; its problems are {known}", Name(name))));
             }
         }
         let files = self.output.is_some() || self.gantt.is_some() || self.schedule.is_wanted();
@@ -210,16 +210,16 @@ pub(super) fn on_devices(graph: &Path, devices: &Path) -> Result<Vec<LoadedProbl
     let (graph_name, devices_name) = (graph.display(), devices.display());
     match (read(graph)?, read(devices)?) {
         (Loaded::Graph(graph), Loaded::Platform(platform)) => Ok(vec![graph.on(platform)?]),
-        (Loaded::Graph(_), _) => Err(CliError::input(format!("{devices_name} holds no devices"))),
+        (Loaded::Graph(_), _) => Err(CliError::input(format!("{devices_name} does not hold devices"))),
         (Loaded::Problems(_), _) => {
-            Err(CliError::input(format!("{graph_name} brings its own devices; leave {devices_name} out")))
+            Err(CliError::input(format!("{graph_name} has its own devices; leave out {devices_name}")))
         }
         _ => Err(no_graph(graph)),
     }
 }
 
 fn no_graph(path: &Path) -> CliError {
-    CliError::in_file(path, "it holds no graph; name the graph first, then the devices")
+    CliError::in_file(path, "it does not hold a graph; name the graph first, then the devices")
 }
 
 /// Whether a file declares itself a platform file.
@@ -237,6 +237,9 @@ fn is_page(path: &Path) -> Result<bool, CliError> {
     match path.extension().and_then(|extension| extension.to_str()) {
         Some("svg") => Ok(false),
         Some("html") => Ok(true),
-        _ => Err(CliError::input(format!("{}: charts are written to FILE.svg or FILE.html", path.display()))),
+        _ => Err(CliError::input(format!(
+            "{}: a chart is written as .svg or .html; use one of these extensions",
+            path.display()
+        ))),
     }
 }

@@ -20,14 +20,14 @@ use std::time::{Duration, Instant};
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "State")]
 pub(crate) struct StepArgs {
-    /// Run N steps, each with the state that the one before made
+    /// Run N steps, each with the state that the previous step made
     ///
-    /// State is bound by --feed; without it, outputs and inputs with names that exporters give to states, which
-    /// `anabranch inspect` lists. All other inputs stay as they are. The first state is what --input gives, else zeros;
-    /// an axis that grows has no elements then.
+    /// --feed binds state. Without it, state is found by the names that exporters use, which `anabranch inspect` lists.
+    /// All other inputs stay the same. The first state is given by --input, or zeros; a growing axis begins with no
+    /// elements.
     #[arg(long, value_name = "N", hide_short_help = true, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) steps: Option<u32>,
-    /// Bind an output to an input of the next step, as in 'present.*=past.*'
+    /// Bind an output to a later input, as in 'present.*=past.*'
     ///
     /// `*` stands for the same text in both names. May be repeated.
     #[arg(long, value_name = "OUTPUT=INPUT", hide_short_help = true, requires = "steps", value_parser = parse_feed)]
@@ -39,7 +39,7 @@ fn parse_feed(text: &str) -> Result<(String, String), String> {
         text.split_once('=').ok_or("write OUTPUT=INPUT, for example 'present.*=past_key_values.*'")?;
     match [output, input].map(|name| name.matches('*').count()) {
         [0, 0] | [1, 1] => Ok((output.to_owned(), input.to_owned())),
-        _ => Err("write one * in both names, or in none".into()),
+        _ => Err("write one * in both names, or none in either".into()),
     }
 }
 

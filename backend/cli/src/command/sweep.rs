@@ -30,10 +30,10 @@ use work::{Unit, Work};
 
 const EXAMPLES: &str = "\
 Graphs are files or FAMILY:SIZE. Devices are files, random:COUNT (Laich 2017, chapter 6), or related:COUNT:CCR and
-unrelated:COUNT:CCR (Topcuoglu 2002, section 5; CCR is the mean transfer over the mean task, 1 if left out).
+unrelated:COUNT:CCR (Topcuoglu 2002, section 5). CCR is the mean transfer divided by the mean task; the default is 1.
 
-A result has the makespan, its lower bound and the gap to it, schedule length ratio and speedup, traffic by sends and by cut edges,
-utilisation and peak memory of each device, and the seconds that placing and simulating took; or the reason why there is none.
+A result has the makespan, its lower bound and the gap to it, the schedule length ratio and the speedup, the traffic by sends and by cut
+edges, the utilisation and peak memory of each device, and the seconds of placing and simulating. If there is no result, it has the reason.
 
 Examples:
   anabranch sweep graph.csv --devices devices_7.csv --devices devices_50.csv --send-ops 10 -o results.csv --chart charts
@@ -47,28 +47,28 @@ const MOST_RESULTS: u64 = 1_000_000;
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = EXAMPLES, after_help = MORE)]
 pub(crate) struct SweepCommand {
-    /// Graphs: files, whole problems in files, or families such as fft:16
+    /// Files of graphs or problems, or families such as fft:16
     #[arg(required = true, value_name = "GRAPH|PROBLEM|FAMILY:SIZE")]
     graphs: Vec<String>,
-    /// Devices for the graphs that bring none: a file, or random:10; may be repeated
+    /// Use these devices: a file, or random:10; may be repeated
     #[arg(long, value_name = "FILE|KIND:COUNT")]
     devices: Vec<String>,
-    /// Strategies, separated by commas; all takes every one but auto
+    /// Place with these strategies; all leaves out only auto
     #[arg(long, value_delimiter = ',', value_name = "NAMES", default_value = "all")]
     strategies: Vec<String>,
-    /// Orders, separated by commas
+    /// Use these orders
     #[arg(long, value_delimiter = ',', value_enum, value_name = "NAMES", default_value = "pct")]
     orders: Vec<OrderName>,
-    /// Seeds for random graphs, devices and auto: a number, or FIRST..END
+    /// Set the seeds of graphs, devices and auto
     #[arg(long, value_name = "COUNT|FIRST..END", default_value = "1", value_parser = parse_seeds)]
     seeds: Range<u64>,
-    /// Append each result to this file as it comes; what is already in it is not computed again
+    /// Append each result to this file; skip results that it holds
     #[arg(short, long, value_name = "FILE.csv", value_parser = file_of(&["csv"]))]
     output: Option<PathBuf>,
-    /// Draw makespans, traffic and placement times into this directory
+    /// Draw makespans, traffic and placement times here
     #[arg(long, value_name = "DIR")]
     chart: Option<PathBuf>,
-    /// Threads [default: one a core]; placement times are steadiest with 1
+    /// Use this many threads [default: one per core]; 1 gives the steadiest times
     #[arg(long, value_name = "COUNT", value_parser = parse_count)]
     threads: Option<NonZero<usize>>,
     #[command(flatten)]
@@ -86,7 +86,7 @@ impl SweepCommand {
         let units = units(&keys, &done);
         let missing: usize = units.iter().map(|unit| unit.keys.len()).sum();
         if !output.json && missing < keys.len() {
-            note(format_args!("{} of {} results were there already", keys.len() - missing, keys.len()));
+            note(format_args!("{} of {} results exist already", keys.len() - missing, keys.len()));
         }
         let cancel = cancel_on_interrupt()?;
         let progress = Progress::new(output, "simulations", missing as u64);
@@ -101,7 +101,7 @@ impl SweepCommand {
         drop(progress);
         if cancel.is_cancelled() {
             if let Some(path) = &self.output {
-                note(format_args!("what is done is in {}; the same command goes on from there", path.display()));
+                note(format_args!("finished results are in {}; the same command continues from there", path.display()));
             }
             return Err(CliError::interrupted());
         }
@@ -134,7 +134,10 @@ impl SweepCommand {
         let seeds = self.seeds.end - self.seeds.start;
         let most = seeds.saturating_mul((cases.len() * strategies.len() * orders.len()) as u64);
         if most > MOST_RESULTS {
-            let message = format!("this would be up to {most} results; at most {MOST_RESULTS} are made in one sweep");
+            let message = format!(
+                "this makes up to {most} results, but the limit is {MOST_RESULTS}; use fewer graphs, devices, \
+                 strategies or seeds"
+            );
             return Err(CliError::input(message));
         }
         let mut keys = Vec::new();
@@ -164,12 +167,16 @@ fn units(keys: &[(usize, Key)], done: &BTreeMap<Key, Row>) -> Vec<Unit> {
 }
 
 fn parse_seeds(text: &str) -> Result<Range<u64>, String> {
-    let number = |text: &str| text.parse::<u64>().map_err(|error| format!("{text} is no seed: {error}"));
+    let number = |text: &str| text.parse::<u64>().map_err(|error| format!("`{text}` is not a seed: {error}"));
     let seeds = match text.split_once("..") {
         Some((first, end)) => number(first)?..number(end)?,
         None => 0..number(text)?,
     };
-    if seeds.is_empty() { Err("there are no seeds in it".into()) } else { Ok(seeds) }
+    if seeds.is_empty() {
+        Err("the range holds no seeds; write a COUNT of at least 1, or FIRST..END".into())
+    } else {
+        Ok(seeds)
+    }
 }
 
 /// Returns a table for each graph on each platform, with means over the seeds.

@@ -22,7 +22,7 @@ const BETWEEN: u64 = 20;
 /// Most latencies that are kept between two displays.
 const MOST_LATENCIES: usize = 1 << 20;
 
-/// Run a model again and again, and show devices, links, memory and the rate meanwhile; Ctrl-C ends it
+/// Run a model again and again, and show devices, links, memory and the rate; Ctrl-C ends it
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  anabranch watch model.onnx --place auto\n  \
     anabranch watch model.onnx --random 1 --duration 60 --every 5 > rates.log\n\n\
@@ -30,7 +30,7 @@ const MOST_LATENCIES: usize = 1 << 20;
 pub(crate) struct WatchCommand {
     #[command(flatten)]
     model: ModelArgs,
-    /// End after so many seconds
+    /// End after this many seconds
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     duration: Option<Duration>,
     /// Draw again after this many seconds

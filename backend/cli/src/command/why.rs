@@ -154,7 +154,7 @@ impl fmt::Display for Why {
         }
         write!(f, "{devices}")?;
         if self.inputs.is_empty() {
-            writeln!(f, "\nit reads inputs and constants alone")
+            writeln!(f, "\nit reads only inputs and constants")
         } else {
             write!(f, "\n{inputs}")
         }

@@ -185,13 +185,13 @@ fn times_bound_what_is_measured_and_nonsense_is_refused() {
         (&["--compare-to", "other.json"], &["other.json", "anabranch bench MODEL -o"]),
         (&["--fail-above", "5%"], &["--compare-to"]),
         (&["--compare-to", "other.json", "--fail-above", "much"], &["5%"]),
-        (&["--place", "dynamic"], &["--place", "name a strategy"]),
+        (&["--place", "dynamic"], &["--place", "add a strategy"]),
         (&["--place", "hetf"], &["did you mean `heft`?"]),
         // The earlier name of --place.
         (&["--ways", "hetf"], &["did you mean `heft`?"]),
         (&["--parallel", "0"], &["1 to 1024"]),
         (&["--csv", "r.txt"], &["r.txt", ".csv"]),
-        (&["-o", "none/such.json"], &["there is no directory none"]),
+        (&["-o", "none/such.json"], &["the directory none does not exist"]),
     ] {
         for name in ["bench", "compare"] {
             command.refuses(&[&[name, &mlp, "--no-gpu", "--repeat", "1"], more].concat(), parts);

@@ -22,7 +22,12 @@ fn schedules_are_proven_by_simulation_and_no_longer_than_without_streaming() {
         }
     }
     let unproven = command.json(&["dataflow", "cholesky:4", "--steps", "10"]);
-    assert!(schedules(&unproven)[0]["not_simulated"].as_str().expect("a reason").contains("at most 10"));
+    assert!(
+        schedules(&unproven)[0]["not_simulated"]
+            .as_str()
+            .expect("a reason")
+            .contains("the limit of the simulation is 10")
+    );
     let list = command.json(&["dataflow", "cholesky:4", "--variant", "none"]);
     assert_eq!(schedules(&list)[0]["makespan"], schedules(&list)[0]["list_makespan"]);
 }
@@ -68,14 +73,14 @@ fn models_become_graphs_of_the_granularity_that_is_asked_for() {
 fn what_cannot_be_scheduled_is_refused_with_the_next_step() {
     let command = Anabranch::new();
     for (arguments, part) in [
-        (&["dataflow", "spiral:4"][..], "known are chain"),
-        (&["dataflow", "residual:51"], "50, 101 and 152"),
-        (&["dataflow", "chain:x"], "no size"),
+        (&["dataflow", "spiral:4"][..], "the shapes are chain"),
+        (&["dataflow", "residual:51"], "50, 101 or 152"),
+        (&["dataflow", "chain:x"], "not a whole number"),
         (&["dataflow", "missing.json"], "missing.json"),
         (&["dataflow", "chain:8", "--pes", "2,4", "--gantt", "a.svg"], "one number to --pes"),
         (&["dataflow"], "required"),
         // The earlier name of the command.
-        (&["stream", "spiral:4"], "known are chain"),
+        (&["stream", "spiral:4"], "the shapes are chain"),
     ] {
         command.refuses(arguments, &[part]);
     }

@@ -180,7 +180,7 @@ fn the_end_of_the_time_ends_the_commands() {
     let output = command.run(&["flow", "wait.graph", "--timeout", "3"]);
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{error}");
-    assert!(error.contains("after 3 s") && error.contains("run it again"), "{error}");
+    assert!(error.contains("after 3 s") && error.contains("run the command again"), "{error}");
     // On a very busy machine the command has not begun by then.
     if fs::read_to_string(command.path("leader")).is_ok_and(|text| text.ends_with('\n')) {
         after_the_end(&command);
@@ -248,7 +248,7 @@ fn nothing_that_a_graph_calls_a_file_leaves_the_directory() {
     };
     refused("../../x", &["g.graph", "`../../x`", "leaves the directory"]);
     refused("a\u{1b}[31m", &["control characters", "\\u{1b}"]);
-    refused("g.drops.json", &["keeps for itself"]);
+    refused("g.drops.json", &["reserved for the run"]);
     let outside = command.path("outside.txt").display().to_string();
     refused(&outside, &["--outside"]);
     let report = command.json(&["flow", "g.graph", "--dir", "inside", "--outside"]);
@@ -312,7 +312,7 @@ fn what_cannot_be_run_is_refused_with_the_next_step() {
     command.refuses(&["flow", "join.graph", "--runs", "2"], &["--runs", "programs"]);
     command.refuses(&["flow", "lcs", "--dry-run"], &["--dry-run", "graphs"]);
     command.refuses(&["flow", "none.graph"], &["none.graph"]);
-    command.refuses(&["flow", "join.graph", "--dry-run", "--dir", "nowhere"], &["nowhere", "a run makes it"]);
+    command.refuses(&["flow", "join.graph", "--dry-run", "--dir", "nowhere"], &["nowhere", "a run creates it"]);
     assert!(!command.path("nowhere").exists());
     command.refuses(&["flow", "join.graph", "--place", "best"], &["\"best\"", "heft"]);
     fs::write(command.path("join.drops.json"), "{\"precious\": true}").expect("written");
@@ -336,7 +336,7 @@ fn no_application_writes_over_the_graph() {
     let nodes = [app(1, "make", "echo gone > %o0"), file(2, "own.graph")];
     write(&command, "own.graph", &nodes, &[(1, 2)]);
     let before = command.read("own.graph");
-    command.refuses(&["flow", "own.graph", "--dir", "."], &["own.graph", "written over", "another name"]);
+    command.refuses(&["flow", "own.graph", "--dir", "."], &["own.graph", "would overwrite", "rename one"]);
     assert_eq!(command.read("own.graph"), before);
 }
 

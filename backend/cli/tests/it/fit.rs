@@ -108,6 +108,6 @@ fn a_logical_graph_is_unrolled_and_written_as_a_physical_one() {
     assert!(String::from_utf8_lossy(&simulated.stderr).contains("has no platform"));
     fs::write(anabranch.path("bad.graph"), graph.to_string().replace("\"4\"", "\"none\"")).expect("written");
     anabranch.refuses(&["fit", "bad.graph"], &["bad.graph", "num_of_copies of node \"parts\""]);
-    anabranch.refuses(&["fit", &bundled("mlp.onnx"), "devices.csv"], &["leave the file of devices out"]);
+    anabranch.refuses(&["fit", &bundled("mlp.onnx"), "devices.csv"], &["leave out the file of devices"]);
     anabranch.refuses(&["fit", "none.graph"], &["none.graph"]);
 }

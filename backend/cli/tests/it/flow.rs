@@ -242,6 +242,6 @@ fn processes_are_refused_where_they_cannot_be() {
         "far.txt",
     ];
     command.refuses(&far, &["\"kept\"", "machine 0"]);
-    command.refuses(&["flow-machine"], &["--processes", "not by hand"]);
+    command.refuses(&["flow-machine"], &["--processes", "by hand"]);
     assert!(!command.text(&["--help"]).contains("flow-machine"));
 }

@@ -230,14 +230,14 @@ fn what_cannot_be_generated_is_refused_in_a_line() {
     let (llama, gpt2) = (bundled(LLAMA), bundled("language/gpt2"));
     for (arguments, parts) in [
         (&[&*llama][..], &["--prompt"][..]),
-        (&["missing", "--prompt", "x"], &["missing: there is no such folder"]),
-        (&[&llama, "--prompt", ""], &["prompt has no token"]),
+        (&["missing", "--prompt", "x"], &["missing: the folder does not exist"]),
+        (&[&llama, "--prompt", ""], &["prompt is empty"]),
         (&[&llama, "--prompt", "x", "--temperature", "-1"], &["temperature is -1", "above 0"]),
         (&[&llama, "--prompt", "x", "--top-k", "-1"], &["--top-k", "-1", "at least 1"]),
         (&[&llama, "--prompt", "x", "--top-p", "2"], &["top_p", "2"]),
-        (&[&llama, "--prompt", "The river", "--max-length", "3"], &["3 together", "maximum length"]),
+        (&[&llama, "--prompt", "The river", "--max-length", "3"], &["answer is 3", "maximum length"]),
         (&[&llama, "--prompt-file", "missing.txt"], &["missing.txt"]),
-        (&[&llama, "--model", "../x.onnx", "--prompt", "x"], &["../x.onnx", "beneath"]),
+        (&[&llama, "--model", "../x.onnx", "--prompt", "x"], &["../x.onnx", "outside"]),
         (&[&gpt2, "--chat", "--prompt", "x"], &["chat template", "--chat"]),
         (&[&gpt2, "--bench", "512,1"], &["512"]),
         (&[&gpt2, "--bench", "512"], &["512,128"]),

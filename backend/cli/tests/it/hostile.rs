@@ -224,12 +224,12 @@ fn times_that_overflow_when_they_are_added_are_refused_by_name() {
         fs::write(command.path("huge.json"), text.replace(from, to)).expect("writable");
     };
     huge("pipeline.json", "0.024, 0.048", "1e308, 1e308");
-    command.refuses(&["pipeline", "huge.json"], &["more than a number can hold"]);
+    command.refuses(&["pipeline", "huge.json"], &["exceeds the range of a number"]);
     huge("pipeline.json", "\"latency\": 1e-6", "\"latency\": 1e308");
-    command.refuses(&["pipeline", "huge.json"], &["more than a number can hold"]);
+    command.refuses(&["pipeline", "huge.json"], &["exceeds the range of a number"]);
     huge("problem.json", "[5e-3, 2e-4]", "[1.7e308, 1.7e308]");
     for reader in ["simulate", "fit"] {
-        command.refuses(&[reader, "huge.json"], &["more than a number can hold"]);
+        command.refuses(&[reader, "huge.json"], &["exceeds the range of a number"]);
     }
     huge("platform.json", "\"latency\": 2e-5", "\"latency\": 1e308");
     let place = ["place", &bundled("mlp.onnx"), "--dim", "batch=1", "--no-gpu", "--random", "1", "--platform"];
@@ -249,7 +249,7 @@ fn times_that_overflow_when_they_are_added_are_refused_by_name() {
     }
     fs::write(command.path("huge.json"), store.to_string()).expect("writable");
     let output = sound(&command, &["costs", "--costs", "huge.json"]);
-    assert!(String::from_utf8_lossy(&output.stderr).contains("made no sense"), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("invalid entries"), "{output:?}");
 }
 
 #[test]

@@ -67,10 +67,10 @@ fn output_files_are_seen_to_before_anything_runs() {
         ("--report", "r.pdf", ".html"),
         ("--profile", "p.csv", ".json"),
         ("--write-plan", "p.yaml", ".json"),
-        ("--profile", "none/p.json", "there is no directory none"),
-        ("--report", "/proc/page.html", "takes no new file"),
+        ("--profile", "none/p.json", "the directory none does not exist"),
+        ("--report", "/proc/page.html", "no file can be created"),
         ("--output", "o.txt", ".npz"),
-        ("--output", "none/o.npz", "there is no directory none"),
+        ("--output", "none/o.npz", "the directory none does not exist"),
     ] {
         let output = command.run(&["run", "--no-gpu", flag, file]);
         let said = String::from_utf8_lossy(&output.stderr);
@@ -81,7 +81,7 @@ fn output_files_are_seen_to_before_anything_runs() {
         ("-o", "p.csv", ".json or .txt"),
         ("--gantt", "g.png", ".svg"),
         ("--trace", "t.txt", ".json or .paje"),
-        ("--trace", "none/t.paje", "there is no directory none"),
+        ("--trace", "none/t.paje", "the directory none does not exist"),
     ] {
         command.refuses(&["flow", "lcs", "--size", "10", flag, file], &[file, part]);
     }

@@ -41,10 +41,10 @@ fn files_become_results_of_their_names_with_the_bits_of_runs() {
     let report = command.json(&[&pipe[..], &charts[..]].concat());
     assert_eq!((&report["done"], &report["skipped"], &report["wanted"]), (&5.into(), &0.into(), &5.into()));
     assert!(report["plan"]["period"].as_f64().is_some_and(|period| period > 0.0), "{report}");
-    assert!(command.read("g.svg").contains("data set 4") && command.read("r.html").contains("Stages"));
+    assert!(command.read("g.svg").contains("sample 4") && command.read("r.html").contains("Stages"));
     let titled = |file: &str| command.read(file).contains("mlp.onnx") && !command.read(file).contains(&model);
     assert!(titled("g.svg"), "a title is a name and no path");
-    assert!(command.read("t.json").contains("data set 4") && command.read("p.json").contains("stages"));
+    assert!(command.read("t.json").contains("sample 4") && command.read("p.json").contains("stages"));
     for at in 0..5 {
         let set = format!("set{at}.npz");
         command.text(&["run", &model, "--no-gpu", "--repeat", "1", "--input", &set, "--output", "run.npz"]);
@@ -56,7 +56,7 @@ fn files_become_results_of_their_names_with_the_bits_of_runs() {
     assert_eq!((&report["done"], &report["skipped"], &report["wanted"]), (&1.into(), &4.into(), &1.into()));
     assert!(command.path("results/set3.npz").is_file());
     let text = command.text(&[&pipe[..], &["--resume"]].concat());
-    assert!(text.contains("all data sets are done"), "{text}");
+    assert!(text.contains("all samples are done"), "{text}");
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn a_file_that_cannot_be_read_ends_the_stream_with_a_report_and_the_next_step() 
     let (text, message) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!(output.status.code(), Some(2), "{message}");
     assert!(message.contains("set4.npz") && message.contains("--resume"), "{message}");
-    assert!(text.contains("of 6 data sets"), "{text}");
+    assert!(text.contains("of 6 samples"), "{text}");
     write(&command, "set4.npz", &inputs);
     let report = command.json(&[&pipe[..], &["--resume"]].concat());
     assert!(report["skipped"].as_u64() > Some(0), "{report}");
@@ -181,7 +181,7 @@ fn a_data_set_that_fails_is_named_and_those_before_are_there() {
     let output = command.run(&["pipe", &model, "--no-gpu", "--inputs", "set*.npz", "-o", "results"]);
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{message}");
-    assert!(message.contains("data set 3, stage 0 on cpu0") && message.contains("node"), "{message}");
+    assert!(message.contains("sample 3, stage 0 on cpu0") && message.contains("node"), "{message}");
     let done = (0..6).filter(|at| command.path(&format!("results/set{at}.npz")).is_file()).collect::<Vec<_>>();
     assert_eq!(done, [0, 1, 2]);
 }
@@ -195,10 +195,10 @@ fn what_cannot_be_is_refused_with_the_next_step() {
     command.refuses(&with(&["--random", "0"]), &["--random"]);
     command.refuses(&with(&["--inputs", "none*.npy"]), &["none*.npy"]);
     command.refuses(&with(&["--random", "2", "--replicate", "99999"]), &["99999 copies", "cores"]);
-    command.refuses(&with(&["--random", "2", "--split", "99999"]), &["99999 cores", "no CPU device has more"]);
+    command.refuses(&with(&["--random", "2", "--split", "99999"]), &["99999 cores", "no CPU device has the"]);
     command.refuses(&with(&["--random", "2", "--split", "half"]), &["--split", "auto, off or a number"]);
     command.refuses(&with(&["--random", "2", "--split", "2", "--replicate", "2"]), &["--split", "--replicate"]);
-    command.refuses(&with(&["--random", "2", "--latency", "1e-9"]), &["the nearest has", "allow more"]);
+    command.refuses(&with(&["--random", "2", "--latency", "1e-9"]), &["the nearest has", "raise the limit"]);
     command.refuses(&with(&["--random", "2", "--latency", "0"]), &["--latency", "above 0"]);
     command.refuses(&with(&["--random", "2", "--plan", "none.json"]), &["none.json"]);
     command.refuses(&with(&["--random", "2", "--together", "--memory", "cpu0=1KiB"]), &["cpu0"]);
@@ -247,5 +247,5 @@ fn what_runs_is_shown_meanwhile() {
     );
     command.refuses(&["watch", "--no-gpu", "--every", "0"], &["--every", "more than 0"]);
     let pipe = ["pipe", "--no-gpu", "--no-measure", "--random", "40", "--live"];
-    assert!(command.text(&pipe).contains("40 of 40 data sets"));
+    assert!(command.text(&pipe).contains("40 of 40 samples"));
 }

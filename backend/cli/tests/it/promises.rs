@@ -61,7 +61,7 @@ fn what_is_no_cost_store_is_never_moved_or_written() {
             &["place", "model.onnx", "--no-gpu", "--random", "1"],
             &["calibrate", "--no-gpu", "--cpu-devices", "machine"],
         ] {
-            command.refuses(&[action, &["--costs", store]].concat(), &[store, "no cost store", "name another file"]);
+            command.refuses(&[action, &["--costs", store]].concat(), &[store, "not a cost store", "name another file"]);
         }
     }
     assert_eq!(files(command.directory.path()), before);
@@ -76,7 +76,7 @@ fn pipes_devices_and_directories_are_refused_and_not_waited_for() {
     for file in ["pipe", "/dev/zero", "."] {
         command.refuses(&["costs", "--costs", file], &[file, "not a regular file"]);
         let (model, input) = match file {
-            "." => ("without an ONNX file", "which inputs it holds"),
+            "." => ("without an ONNX file", "names its inputs"),
             _ => ("not a regular file; name an ONNX file", "not a regular file"),
         };
         command.refuses(&["run", file, "--no-gpu"], &[model]);
@@ -140,7 +140,7 @@ fn a_default_store_that_cannot_be_written_does_not_keep_a_model_from_running() {
     let message = String::from_utf8_lossy(&run.stderr);
     assert_eq!(run.status.code(), Some(0), "{message}");
     assert!(
-        message.contains("/proc/none") && message.contains("is not kept") && message.contains("--costs FILE"),
+        message.contains("/proc/none") && message.contains("are not saved") && message.contains("--costs FILE"),
         "{message}"
     );
 }
@@ -321,7 +321,7 @@ fn damaged_files_are_refused_in_words_with_the_place_and_the_next_step() {
     for (text, problem) in [
         ("[", "its JSON is cut off at line 1, column 1"),
         ("garbage", "it is not JSON: expected value at line 1, column 1"),
-        ("\"x\"", "invalid type: string \"x\" at line 1, column 3, where an object is expected"),
+        ("\"x\"", "invalid type: string \"x\" at line 1, column 3, but an object is expected"),
         ("{\n}", "at line 2, column 1"),
     ] {
         fs::write(command.path("f.json"), text).expect("writable");

@@ -81,7 +81,7 @@ fn all_that_stops_a_model_is_told_at_once() {
     let wants = [
         ("", "opset 99"),
         ("", "elements of type string"),
-        ("n_b", "no lowering for the operator Frobnicate"),
+        ("n_b", "the operator Frobnicate is not implemented"),
         ("n_c", "domain mine"),
         ("n_d", "5×3"),
     ];
@@ -118,10 +118,10 @@ fn a_test_of_the_standard_is_one_short_command() {
     }
     let folder = standard("node/test_abs");
     let text = command.text(&["run", &folder, "--no-gpu", "--repeat", "1"]);
-    assert!(text.contains("output `y` is as in"), "{text}");
+    assert!(text.contains("output `y` agrees with"), "{text}");
     command.refuses(&["run", ".", "--no-gpu"], &["without an ONNX file", "name an ONNX file"]);
     let input = format!("x={folder}/test_data_set_0");
-    command.refuses(&["run", &folder, "--no-gpu", "--input", &input], &["says itself which inputs"]);
+    command.refuses(&["run", &folder, "--no-gpu", "--input", &input], &["names its inputs itself"]);
 }
 
 #[test]
@@ -225,16 +225,17 @@ fn inputs_are_read_from_the_files_that_people_have() {
         command.text(&run);
     }
     let run = |input| ["run", &model, "--no-gpu", "--input", input];
-    command.refuses(&run("y=x.pb"), &["x.pb", "no input of the model"]);
-    command.refuses(&run("x=x.safetensors"), &["says itself which inputs"]);
+    command.refuses(&run("y=x.pb"), &["x.pb", "has no input"]);
+    command.refuses(&run("x=x.safetensors"), &["names its inputs itself"]);
     command.refuses(&run("x.bin"), &["x.bin"]);
     fs::write(command.path("cut.safetensors"), &bytes[..bytes.len() - 1]).expect("writable");
-    command.refuses(&run("cut.safetensors"), &["cut.safetensors", "announces"]);
+    command.refuses(&run("cut.safetensors"), &["cut.safetensors", "states"]);
     // A tensor's file that is cut short or holds other data is not a model, and not called a model.
     let whole = fs::read(command.path("x.pb")).expect("written above");
     for (damaged, why) in [(&whole[..whole.len() - 1], "claims"), (b"garbage\xff\xff", "wire type 7")] {
         fs::write(command.path("cut.pb"), damaged).expect("writable");
-        command.refuses(&run("x=cut.pb"), &["cut.pb", "is no ONNX tensor: ", why, "check that the file is complete"]);
+        command
+            .refuses(&run("x=cut.pb"), &["cut.pb", "is not an ONNX tensor: ", why, "check that the file is complete"]);
     }
     fs::write(command.path("x.txt"), "1 2 3").expect("writable");
     command.refuses(&run("x=x.txt"), &["x.txt", ".safetensors"]);
@@ -271,7 +272,7 @@ fn an_image_is_an_input() {
     let run = ["run", "m.onnx", "--no-gpu", "--repeat", "1", "--input", "image=x.png", "--expect", "unit.npy"];
     assert_eq!(command.run(&run).status.code(), Some(3), "ImageNet's means are the default");
     fs::write(command.path("x.jpg"), "no image").expect("writable");
-    command.refuses(&["run", "m.onnx", "--no-gpu", "--input", "x.jpg"], &["x.jpg", "no JPEG image"]);
+    command.refuses(&["run", "m.onnx", "--no-gpu", "--input", "x.jpg"], &["x.jpg", "not a readable JPEG image"]);
     let mlp = bundled("mlp.onnx");
     command.refuses(&["run", &mlp, "--no-gpu", "--input", "x.png"], &["x.png", "four dimensions"]);
 }
@@ -291,7 +292,7 @@ fn each_rewrite_can_be_left_out_by_name() {
     assert!(nodes("--no-fuse=maps,epilogues") >= without);
     command.refuses(&["run", "--no-gpu", "--no-fuse=epilogue"], &["no rewrite `epilogue`", "epilogues", "pads"]);
     let help = command.text(&["run", "--help"]);
-    assert!(help.contains("epilogues   expressions go into the node"), "{help}");
+    assert!(help.contains("epilogues   moves expressions into the node"), "{help}");
     // A plan belongs to the nodes that existed when it was made.
     let model = bundled("convnet.onnx");
     command.text(&["place", &model, "--random", "1", "--no-gpu", "-o", "plan.json"]);
@@ -324,14 +325,14 @@ fn sequences_and_optionals_are_files_in_parts() {
         assert_eq!(read_npz(&command.path("made.npz")).expect("written").keys().collect::<Vec<_>>(), [made]);
         let other = command.run(&["run", &model, "--no-gpu", "--input", "none.npz", "--expect", "whole.npz"]);
         let told = String::from_utf8_lossy(&other.stderr).into_owned();
-        assert!(other.status.code() == Some(3) && told.contains("it is not made"), "{told}");
+        assert!(other.status.code() == Some(3) && told.contains("did not produce it"), "{told}");
     }
     write_npy(&command.path("one.npy"), &whole["opt_out[0]"]).expect("writable");
     let refused =
         |more: &[&str], parts: &[&str]| command.refuses(&[&["run", &model, "--no-gpu"], more].concat(), parts);
     refused(&["--input", "opt_in=one.npy"], &["optional sequence of f32[5]", "`opt_in[0]`", "`opt_in[absent]`"]);
     refused(&["--input", "opt_in[1]=one.npy"], &["is given as `opt_in[1]`"]);
-    refused(&["--input", "in.npz", "--output", "out.npy"], &["is written in parts"]);
+    refused(&["--input", "in.npz", "--output", "out.npy"], &["has several parts"]);
     let shown = command.text(&["inspect", &model, "--no-gpu"]);
     assert!(shown.contains("opt_in: optional sequence of f32[5]"), "{shown}");
 }

@@ -103,7 +103,7 @@ impl CostFormat {
 fn parse_json(text: &[u8]) -> Result<CostStore, String> {
     match CostStore::parse(text)? {
         (store, 0) => Ok(store),
-        (_, dropped) => Err(format!("{dropped} entries are no costs")),
+        (_, dropped) => Err(format!("invalid entries: {dropped}")),
     }
 }
 

@@ -97,7 +97,7 @@ pub(super) fn read(name: &str, text: &[u8]) -> Result<CostStore, String> {
     }
     match store.machine_mut(&machine).clean() {
         0 => Ok(store),
-        wrong => Err(format!("{wrong} of its times cannot be times; measure them again")),
+        wrong => Err(format!("invalid times: {wrong}; measure them again")),
     }
 }
 

@@ -119,12 +119,15 @@ struct Lines<'a> {
 
 /// Parses a model. O(bytes); memory only for entries that are present.
 pub(super) fn parse(text: &[u8]) -> Result<Model, String> {
-    let text = std::str::from_utf8(text).map_err(|_| "it is no text".to_owned())?;
+    let text = std::str::from_utf8(text).map_err(|_| "it is not UTF-8 text".to_owned())?;
     let comments = text.lines().map_while(|line| line.strip_prefix("# ")).map(str::to_owned).collect();
     let mut lines = Lines { lines: text.lines().enumerate(), last: 0 };
     let version = lines.count("the format's version", u64::MAX)?;
     if version != VERSION {
-        return Err(wrong_at(lines.last, format!("the performance model has format {version}; known is {VERSION}")));
+        return Err(wrong_at(
+            lines.last,
+            format!("the performance model has format {version}, but only {VERSION} is supported"),
+        ));
     }
     let mut combinations = Vec::new();
     for _ in 0..lines.count("the number of combinations", MOST_COMBINATIONS)? {
@@ -132,7 +135,7 @@ pub(super) fn parse(text: &[u8]) -> Result<Model, String> {
     }
     match lines.next() {
         None => Ok(Model { comments, combinations }),
-        Some((line, _)) => Err(wrong_at(line, "something follows the last entry")),
+        Some((line, _)) => Err(wrong_at(line, "there is text after the last entry")),
     }
 }
 
@@ -146,12 +149,12 @@ impl<'a> Lines<'a> {
     /// Returns the values of the next line, and checks their number.
     fn values(&mut self, what: &str, wanted: Option<usize>) -> Result<(usize, Vec<&'a str>), String> {
         let Some((line, text)) = self.next() else {
-            return Err(wrong_at(self.last + 1, format!("{what} should stand here, but the file ends")));
+            return Err(wrong_at(self.last + 1, format!("expected {what}, but the file ends")));
         };
         let values: Vec<&str> = text.split_ascii_whitespace().collect();
         match wanted.is_none_or(|wanted| wanted == values.len()) {
             true => Ok((line, values)),
-            false => Err(wrong_at(line, format!("{what} should stand here, not {} values", values.len()))),
+            false => Err(wrong_at(line, format!("expected {what}, found {} values", values.len()))),
         }
     }
 
@@ -251,7 +254,7 @@ mod tests {
             ("1.219605e+04   \t0", "nan   \t0", "a mean cannot be nan"),
             ("1.219605e+04   \t0", "0   \t0", "mean of a measured time"),
             ("3d24f508", "spoon", "a footprint"),
-            ("\t1\n", "\t1\n1 2 3\n", "follows the last entry"),
+            ("\t1\n", "\t1\n1 2 3\n", "after the last entry"),
         ] {
             assert!(MODEL.contains(from), "{from:?}");
             let at = MODEL.rfind(from).expect("it is there");

@@ -116,8 +116,8 @@ impl Buffers {
 
     fn exhausted(&self, bytes: u64, host: &str) -> ExecError {
         let text = format!(
-            "{bytes} more bytes are needed on {host:?}, of whose {} bytes {} are left; let it hold more, or make a plan, which knows its \
-             memory before it runs",
+            "{bytes} more bytes are needed on {host:?}, but of {} bytes only {} are left; raise its memory \
+             limit, or make a plan, which knows its memory before the run",
             self.limit, self.left
         );
         ExecError::new(ErrorKind::Memory, text)

@@ -109,5 +109,5 @@ fn a_run_can_be_cancelled_and_is_refused_where_memory_is_short() {
     let short = executor(&placed, kernels(&placed.program), forecast(&placed, |_| false));
     let error = short.run(&inputs(&placed.program), &RunOptions::default()).expect_err("40 bytes hold no two tensors");
     assert_eq!(error.kind, ErrorKind::Memory);
-    assert!(error.to_string().contains("of whose 192 bytes"), "{error}");
+    assert!(error.to_string().contains("of 192 bytes only 16 are left"), "{error}");
 }

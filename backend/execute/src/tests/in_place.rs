@@ -107,7 +107,7 @@ fn there_must_be_a_former_output() {
     let executor = executor();
     let error =
         executor.run(&[&placeholder(DType::F32), &new(1), &at(1)], &RunOptions::default()).expect_err("nothing");
-    assert!(error.to_string().contains("\"past\" goes on with a former output"), "{error}");
+    assert!(error.to_string().contains("\"past\" continues a former output"), "{error}");
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn no_other_tensor_without_elements_stands_for_a_former_output() {
     executor.run_into(&[&past, &new(0), &at(0)], &RunOptions::default(), &mut own).expect("sound");
     let empty = Tensor::zeroed(floats(&[1, 2, 0, 3]));
     let error = executor.run_into(&[&empty, &new(1), &at(1)], &RunOptions::default(), &mut own).expect_err("another");
-    assert!(error.to_string().contains("\"past\" is f32[1×2×8×3]"), "{error}");
+    assert!(error.to_string().contains("\"past\" must be f32[1×2×8×3]"), "{error}");
 }
 
 /// An executor whose second node fails on demand, on the second CPU device.

@@ -142,5 +142,5 @@ fn other_devices_than_planned_are_refused() {
     let mut devices = super::devices(&placed, 1);
     devices.pop();
     let text = Executor::new(plan, kernels, &DevicePool::new(devices)).expect_err("one device is missing").to_string();
-    assert!(text.contains("cpu0, cpu1") && text.contains("given: cpu0;"), "{text}");
+    assert!(text.contains("cpu0, cpu1") && text.contains("devices are cpu0;"), "{text}");
 }

@@ -74,7 +74,7 @@ pub(super) fn expanded(command: &str, inputs: &[Operand<'_>], outputs: &[Operand
         if meant.is_empty() {
             let told = Name(&rest[..length]);
             return Err(format!(
-                "{told} names none of its {} {side}s; link one, or change the command",
+                "{told} refers to an {side} that does not exist ({side}s: {}); link one, or change the command",
                 operands.len()
             ));
         }
@@ -98,7 +98,7 @@ pub(super) fn expanded(command: &str, inputs: &[Operand<'_>], outputs: &[Operand
 
 fn refuse_long(command: &str) -> Result<(), String> {
     match command.len() > MOST_BYTES {
-        true => Err(format!("it is longer than the {MOST_BYTES} bytes that a command may have; gather in steps")),
+        true => Err(format!("it is longer than the limit of {MOST_BYTES} bytes; gather in steps")),
         false => Ok(()),
     }
 }
@@ -151,8 +151,8 @@ mod tests {
             assert_eq!(expand(command).as_deref(), Ok(expected));
         }
         for (command, part) in [
-            ("%i4", "`%i4` names none of its 4 inputs"),
-            ("%o[y]", "11 outputs"),
+            ("%i4", "`%i4` refers to an input that does not exist (inputs: 4)"),
+            ("%o[y]", "(outputs: 11)"),
             ("%i[null]", "without a path"),
             ("%i3", "`null`"),
         ] {

@@ -94,7 +94,7 @@ impl Budget {
 
 /// Returns the error, with the next step, of memory drops that are too large.
 pub(super) fn too_much() -> String {
-    format!("memory drops hold more than {} together; make some of them files", format_bytes(MOST_MEMORY))
+    format!("memory drops together hold more than {}; turn some of them into files", format_bytes(MOST_MEMORY))
 }
 
 /// Bytes of a memory drop, and their file while a command needs it. The last owner gives the bytes back to the budget.
@@ -140,7 +140,7 @@ pub(super) fn remove(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         Ok(found) if !found.is_file() && !found.is_symlink() => {
-            Err(io::Error::new(ErrorKind::InvalidInput, "is there and no regular file; remove it, or name another"))
+            Err(io::Error::new(ErrorKind::InvalidInput, "exists and is not a regular file; remove it, or name another"))
         }
         _ => fs::remove_file(path),
     }
@@ -170,7 +170,7 @@ mod tests {
         let (budget, path) = (Budget(AtomicU64::new(10)), folder.path().join("deep/file"));
         let budget = Arc::new(budget);
         let held = budget.hold(vec![7; 8]).unwrap();
-        assert!(budget.hold(vec![0; 3]).unwrap_err().contains("make some of them files"));
+        assert!(budget.hold(vec![0; 3]).unwrap_err().contains("turn some of them into files"));
         held.put(&path).unwrap();
         held.put(&path).unwrap();
         assert_eq!((fs::read(&path).unwrap(), budget.left()), (vec![7; 8], 2));

@@ -82,7 +82,7 @@ fn joined(inputs: &mut dyn Iterator<Item = Result<Vec<u8>, String>>) -> Result<V
         let input = input?;
         if (bytes.len() + input.len()) as u64 > content::MOST_MEMORY {
             return Err(format!(
-                "its inputs are more than {} together, which is what a function reads; use a command",
+                "its inputs together are larger than {}, the limit of a function; use a command",
                 format_bytes(content::MOST_MEMORY)
             ));
         }
@@ -96,7 +96,7 @@ fn sum(inputs: &mut dyn Iterator<Item = Result<Vec<u8>, String>>) -> Result<Vec<
     for input in inputs {
         let input = input?;
         for word in String::from_utf8_lossy(&input).split_whitespace() {
-            sum += word.parse::<f64>().map_err(|_| format!("{word:.40?} in an input is no number"))?;
+            sum += word.parse::<f64>().map_err(|_| format!("{word:.40?} in an input is not a number"))?;
         }
     }
     Ok(format!("{sum}\n").into_bytes())

@@ -52,7 +52,7 @@ impl Naming {
         let text = if text.is_empty() || text.ends_with('/') { text + &made } else { text };
         let told = || format!("drop {} has the file {}", Name(&drop.name), Name(&text));
         if text.chars().any(char::is_control) {
-            return refused(format!("{}, which has control characters; rename it", told()));
+            return refused(format!("{}, whose name has control characters; rename it", told()));
         }
         let path = Path::new(&text);
         let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
@@ -62,7 +62,7 @@ impl Naming {
                 false if self.outside => return refused(format!("{}; write it without `..`", told())),
                 false => {
                     return refused(format!(
-                        "{}, an absolute path; make it relative to the directory of the run, or allow it (--outside)",
+                        "{}, an absolute path; write it relative to the directory of the run, or allow it (--outside)",
                         told()
                     ));
                 }
@@ -76,11 +76,11 @@ impl Naming {
         }
         let path: PathBuf = path.components().filter(|part| matches!(part, Component::Normal(_))).collect();
         if path == self.state_file() || path.starts_with(self.memory_folder()) {
-            return refused(format!("{}, which the run keeps for itself; rename it", told()));
+            return refused(format!("{}, which is reserved for the run; rename it", told()));
         }
         match path.file_name() {
             Some(_) => Ok(path),
-            None => refused(format!("{}, which is no name of a file; rename it", told())),
+            None => refused(format!("{}, which is not the name of a file; rename it", told())),
         }
     }
 
@@ -176,10 +176,10 @@ mod tests {
             ("/etc/x", "--outside"),
             ("a\nb", "control characters"),
             ("\u{1b}[31m", "control characters"),
-            ("g.drops.json", "keeps for itself"),
-            ("./g.drops.json", "keeps for itself"),
-            (".anabranch-g.memory/x", "keeps for itself"),
-            (".", "no name of a file"),
+            ("g.drops.json", "reserved for the run"),
+            ("./g.drops.json", "reserved for the run"),
+            (".anabranch-g.memory/x", "reserved for the run"),
+            (".", "not the name of a file"),
         ] {
             let error = naming.file(&drop, Some(path)).unwrap_err().to_string();
             assert!(error.contains(part) && !error.contains('\u{1b}'), "{path:?}: {error}");

@@ -56,13 +56,13 @@ pub enum Reason {
 impl std::fmt::Display for Reason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Reason::New => f.write_str("nothing is known of it, or it has not ended well"),
+            Reason::New => f.write_str("it is new, or failed before"),
             Reason::Command => f.write_str("its command or outputs changed"),
             Reason::Inputs => f.write_str("its inputs changed"),
             Reason::Missing(output) => write!(f, "{output} is missing"),
             Reason::Changed(output) => write!(f, "{output} changed"),
-            Reason::After(application) => write!(f, "after {application}, unless that makes the same"),
-            Reason::Needed(application) => write!(f, "{application} needs what it makes in memory"),
+            Reason::After(application) => write!(f, "after {application}, unless its result is the same"),
+            Reason::Needed(application) => write!(f, "{application} needs its result in memory"),
         }
     }
 }
@@ -129,7 +129,7 @@ impl<'r> PreparedRecipe<'r> {
         match self.recipe.nodes.iter().enumerate().find(is_over) {
             None => Ok(()),
             Some((_, node)) => refused(format!(
-                "drop {} would be written over {}, which the graph is read from; give one of them another name",
+                "drop {} would overwrite {}, which the graph reads; rename one of them",
                 Name(&node.label()),
                 Name(&file.to_string_lossy())
             )),

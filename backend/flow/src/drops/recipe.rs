@@ -101,7 +101,9 @@ impl Recipe {
             if drop.kind == DropKind::Data && inputs.len() > 1 {
                 let writers = inputs.len();
                 let told = Name(&drop.name);
-                return refused(format!("drop {told} is written by {writers} applications; give each its own"));
+                return refused(format!(
+                    "drop {told} is written by {writers} applications; give each application its own drop"
+                ));
             }
             let (time, volume) = (drop.time, drop.volume);
             Ok(Node {
@@ -151,7 +153,7 @@ impl Recipe {
             if self.maker(place).or(self.maker(other)).is_some() {
                 let (one, other, path) = (self.nodes[other].label(), node.label(), path.to_string_lossy());
                 return refused(format!(
-                    "drops {} and {} have one file, {}; put {{uid}} or {{index}} into its path",
+                    "drops {} and {} have the same file, {}; put {{uid}} or {{index}} into its path",
                     Name(&one),
                     Name(&other),
                     Name(&path)
@@ -204,7 +206,7 @@ fn data(drop: &Drop, naming: &Naming) -> Result<Kind, DropsError> {
         }
         "Null" | "null" | "NullDROP" => Ok(Kind::Null),
         other => refused(format!(
-            "drop {} holds {}, which is not known here; File, Memory, SharedMemory and Null are",
+            "drop {} holds {}, which is not supported; use File, Memory, SharedMemory or Null",
             Name(&drop.name),
             Name(other)
         )),
@@ -226,7 +228,7 @@ fn application(drop: &Drop) -> Result<Kind, DropsError> {
     match Function::of(class, |names| field(drop, names)) {
         Ok(Some(function)) => Ok(Kind::Function(function)),
         Ok(None) => refused(format!(
-            "application {told} is {}, which is not known here; BashShellApp, {KNOWN} are: write what it does as the command of a BashShellApp",
+            "application {told} is {}, which is not supported; use BashShellApp with a command, or {KNOWN}",
             Name(class)
         )),
         Err(why) => refused(format!("application {told}: {why}")),

@@ -272,8 +272,12 @@ impl<'r> Run<'r> {
     }
 
     fn held<'d>(&self, input: usize, datum: &'d Datum) -> Result<&'d Arc<MemoryDrop>, String> {
-        let absent =
-            || format!("the bytes of {} are not in memory; run all anew (--fresh)", Name(&self.node(input).label()));
+        let absent = || {
+            format!(
+                "the bytes of {} are not in memory; run everything again (--fresh)",
+                Name(&self.node(input).label())
+            )
+        };
         datum.held.as_ref().ok_or_else(absent)
     }
 
@@ -288,12 +292,13 @@ impl<'r> Run<'r> {
                 }
                 let found = sum_of_file(&path, self.token).map_err(|error| match error.kind() {
                     ErrorKind::InvalidInput => format!(
-                        "it has made {}, which is no regular file: a drop is one file, into which a command can pack a folder; remove it",
+                        "it has written {}, which is not a regular file; remove it, and let the command write \
+                         one file, such as an archive of a folder",
                         Name(&path.to_string_lossy())
                     ),
                     _ => told(error),
                 })?;
-                let absent = || format!("it has ended well, but has not written {}", Name(&path.to_string_lossy()));
+                let absent = || format!("it succeeded, but did not write {}", Name(&path.to_string_lossy()));
                 Ok(Datum { sum: found.ok_or_else(absent)?, held: None })
             }
             (Kind::Memory(..), Some(path)) => {
@@ -431,11 +436,13 @@ fn told(failure: &Failure) -> String {
         Failure::NotStarted(error) => format!("the shell cannot be started: {error}"),
         Failure::Cancelled => "cancelled".to_owned(),
         Failure::AtTerminal => {
-            "it stopped to read the terminal, which commands cannot; give it what it asks for in its command or a file"
+            "it stopped to read the terminal, which is not allowed; give its input in the command or in a file"
                 .to_owned()
         }
         Failure::Ended(status, said) if said.is_empty() => format!("its command ended with {status}"),
-        Failure::Ended(status, said) => format!("its command ended with {status}; it said last:\n{}", indented(said)),
+        Failure::Ended(status, said) => {
+            format!("its command ended with {status}; its last output was:\n{}", indented(said))
+        }
     }
 }
 

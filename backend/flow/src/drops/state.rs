@@ -134,7 +134,7 @@ struct Document {
 /// If it cannot be read or is not a file of states. It is left unchanged.
 pub(super) fn load(path: &Path) -> Result<Records, DropsError> {
     let told = |why: String| {
-        let next = "move it away, so that all is run again, or choose another directory (--dir)";
+        let next = "move it away to run everything again, or choose another directory (--dir)";
         refused(format!("{}: {why}; {next}", path.display()))
     };
     let bytes = match files::read(path, MOST_BYTES) {
@@ -143,12 +143,12 @@ pub(super) fn load(path: &Path) -> Result<Records, DropsError> {
         Err(error) => return told(error.to_string()),
     };
     match serde_json::from_slice::<Document>(&bytes) {
-        Err(error) => told(format!("is no file of drop states: {}", files::json_problem(&error))),
+        Err(error) => told(format!("is not a file of drop states: {}", files::json_problem(&error))),
         Ok(document) if document.format != FORMAT => {
-            told("is no file of drop states: its format is another".to_owned())
+            told("is not a file of drop states: its format differs".to_owned())
         }
         Ok(document) if document.version != VERSION => {
-            told(format!("is of version {}, but this Anabranch knows version {VERSION}", document.version))
+            told(format!("has version {}, but this Anabranch reads version {VERSION}", document.version))
         }
         Ok(document) => Ok(document.drops),
     }
@@ -192,7 +192,7 @@ mod tests {
         let foreign = [
             ("{}".to_owned(), "format"),
             (ours[..ours.len() / 2].to_owned(), "cut off"),
-            (ours.replace("drop states", "recipes"), "format is another"),
+            (ours.replace("drop states", "recipes"), "format differs"),
             (ours.replace("\"version\": 1", "\"version\": 2"), "version 2"),
             (ours.replace("completed", "happy"), "happy"),
             ("\u{1b}[31m".to_owned(), "not JSON"),

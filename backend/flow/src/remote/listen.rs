@@ -54,8 +54,8 @@ impl Engine<'_, '_> {
         let (mut heard, mut content) = (Heard::default(), Vec::new());
         while let Some(head) = self.hear(peer, &mut ear, &mut content)? {
             if head.kind == Kind::Control {
-                let control =
-                    serde_json::from_slice(&content).map_err(|error| format!("what it says at the end: {error}"))?;
+                let control = serde_json::from_slice(&content)
+                    .map_err(|error| format!("its last message is invalid: {error}"))?;
                 return self.obey(remote, peer, control);
             }
             self.take(remote, peer, head, &content, &mut heard).ok_or_else(|| self.senseless(head))?;
@@ -70,7 +70,7 @@ impl Engine<'_, '_> {
         match ear.next(content) {
             Ok(head) => Ok(head),
             Err(error) if is_gone(&error) || self.is_cancelled() => Ok(None),
-            Err(error) => Err(format!("{error}; nothing more is heard of machine {peer}")),
+            Err(error) => Err(format!("{error}; the connection to machine {peer} is closed")),
         }
     }
 
@@ -79,7 +79,8 @@ impl Engine<'_, '_> {
         let name = self.nodes.get(head.node as usize).map_or("none", |node| &node.name);
         let Head { kind, node, port, slot, iteration } = head;
         format!(
-            "its message is out of place ({kind:?}, node {node} {name:?}, port {port}, slot {slot}, iteration {iteration})"
+            "its message is unexpected ({kind:?}, node {node} {name:?}, port {port}, slot {slot}, iteration \
+             {iteration})"
         )
     }
 
@@ -90,12 +91,12 @@ impl Engine<'_, '_> {
         let running: Vec<&str> = running.map(|task| self.nodes[task.node as usize].name.as_str()).collect();
         let own = || self.nodes.iter().filter(|node| node.machine == peer);
         match (running.first(), own().next()) {
-            (Some(node), _) => format!("it hung up while it ran node {node:?}"),
+            (Some(node), _) => format!("it disconnected while it ran node {node:?}"),
             (None, Some(node)) if self.options.scheduler.is_local() => {
                 let more = own().count() - 1;
-                format!("it hung up before the run's end; it was to run node {:?} and {more} more", node.name)
+                format!("it disconnected before the end of the run; it had to run node {:?} and {more} more", node.name)
             }
-            _ => "it hung up before the run's end".to_owned(),
+            _ => "it disconnected before the end of the run".to_owned(),
         }
     }
 
@@ -150,7 +151,7 @@ impl Engine<'_, '_> {
                 Ok(())
             }
             Control::Failed { reason } if remote.leads() => Err(reason),
-            _ => Err("what it says at the end is out of place".to_owned()),
+            _ => Err("its last message is unexpected".to_owned()),
         }
     }
 

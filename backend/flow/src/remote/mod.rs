@@ -92,7 +92,8 @@ pub(super) fn run(flow: Flow<'_>, options: &FlowOptions, peers: Peers) -> Result
         for peer in remote.post.peers() {
             let listener = thread::Builder::new().name(format!("flow machine {peer}"));
             if let Err(error) = listener.spawn_scoped(scope, move || engine.listen(remote, peer)) {
-                engine.fail(FlowError::Machine { machine: peer, reason: format!("no thread listens to it: {error}") });
+                engine
+                    .fail(FlowError::Machine { machine: peer, reason: format!("no thread can listen to it: {error}") });
             }
         }
         let logs = engine.run(hands);
@@ -132,9 +133,7 @@ fn homes(flow: &Flow<'_>, options: &FlowOptions, machines: Option<&[u32]>) -> Ve
 fn verify(flow: &Flow<'_>, options: &FlowOptions, homes: &[Home], peers: &Peers) -> Result<(), FlowError> {
     let (processes, machines) = (peers.streams.len(), options.worker_config().machine_count());
     if processes != machines as usize {
-        let why = format!(
-            "{processes} processes cannot be {machines} machines; give the worker configuration a machine for each"
-        );
+        let why = format!("{processes} processes do not match {machines} machines; configure one machine per process");
         return Err(FlowError::Options(why));
     }
     let machine = |node: usize| homes[node].machine(options.worker_config());
@@ -172,7 +171,7 @@ fn fingerprint(flow: &Flow<'_>, options: &FlowOptions, homes: &[Home]) -> String
 }
 
 fn out_of_place(machine: u32) -> FlowError {
-    FlowError::Machine { machine, reason: "what it says is out of place".to_owned() }
+    FlowError::Machine { machine, reason: "its message is unexpected".to_owned() }
 }
 
 /// Returns the error of a message that could not be sent though its receiver is there.
@@ -320,7 +319,7 @@ impl RemoteProcesses {
                 serde_json::from_slice(&content).map_err(|_| out_of_place(peer))
             }
             Ok(Some(_)) => Err(out_of_place(peer)),
-            Ok(None) => Err(FlowError::Machine { machine: peer, reason: "it hung up before the run".to_owned() }),
+            Ok(None) => Err(FlowError::Machine { machine: peer, reason: "it disconnected before the run".to_owned() }),
             Err(error) => Err(FlowError::Machine { machine: peer, reason: error.to_string() }),
         }
     }
@@ -334,7 +333,8 @@ impl RemoteProcesses {
             match self.expect(peer, options)? {
                 Control::Ready { run: others } if others == run => {}
                 Control::Ready { .. } => {
-                    let reason = "it has another flow, other options or another version; start all processes alike";
+                    let reason =
+                        "its flow, options or version differ; start all processes with the same program and options";
                     return Err(FlowError::Machine { machine: peer, reason: reason.to_owned() });
                 }
                 _ => return Err(out_of_place(peer)),
@@ -346,7 +346,7 @@ impl RemoteProcesses {
 
 fn too_long(node: &str) -> FlowError {
     FlowError::Options(format!(
-        "node {node:?} delivers more than the {MOST_BYTES} bytes that a message holds; deliver it in parts"
+        "node {node:?} delivers more than {MOST_BYTES} bytes, the limit of a message; deliver the value in parts"
     ))
 }
 

@@ -58,7 +58,7 @@ impl Peers {
     pub fn pairs(machines: u32) -> io::Result<Vec<Self>> {
         let count = machines as usize;
         if !(1..=MOST).contains(&count) {
-            return Err(refused(format!("{machines} machines cannot be processes; 1 to {MOST} can")));
+            return Err(refused(format!("{machines} machines cannot be processes; use 1 to {MOST}")));
         }
         let lone = |machine| Peers { machine, streams: (0..count).map(|_| None).collect() };
         let mut all: Vec<Peers> = (0..machines).map(lone).collect();
@@ -111,7 +111,7 @@ impl Peers {
         let [m0, m1, m2, m3, count @ ..] = said;
         let (machine, count) = (u32::from_le_bytes([m0, m1, m2, m3]), u32::from_le_bytes(count) as usize);
         if got.bytes != 8 || !(1..=MOST).contains(&count) || machine as usize >= count || sockets.len() != count - 1 {
-            return Err(refused("no sockets of a flow were handed over".to_owned()));
+            return Err(refused("no sockets of a flow were passed to this process".to_owned()));
         }
         let streams = (0..count).map(|peer| if peer == machine as usize { None } else { sockets.next() }).collect();
         Ok(Peers { machine, streams })

@@ -19,7 +19,7 @@ mod none {
 
     impl UnixStream {
         pub(crate) fn pair() -> io::Result<(Self, Self)> {
-            Err(io::Error::new(io::ErrorKind::Unsupported, "processes can hand over sockets on Linux alone"))
+            Err(io::Error::new(io::ErrorKind::Unsupported, "processes can pass sockets only on Linux"))
         }
 
         pub(crate) fn set_read_timeout(&self, _: Option<Duration>) -> io::Result<()> {

@@ -202,7 +202,9 @@ fn different_flows_are_no_run() {
         flow.run_among(&options(2, 1, Scheduler::Local), peers)
     });
     assert!(
-        runs[0].as_ref().is_err_and(|error| error.to_string().starts_with("machine 1: it has another flow")),
+        runs[0]
+            .as_ref()
+            .is_err_and(|error| error.to_string().starts_with("machine 1: its flow, options or version differ")),
         "{runs:?}"
     );
     assert!(runs[1].is_err());

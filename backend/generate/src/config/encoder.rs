@@ -59,7 +59,7 @@ impl EncoderConfig {
         let kinds = ["decoder_model_merged", "decoder_with_past_model"];
         let Some(kind) = kinds.into_iter().find(|kind| name.contains(kind)) else {
             let what = format!(
-                "the name holds neither {}, which tells the other files; name such a file",
+                "the name does not contain {}, so the other files are unknown; name a file that does",
                 kinds.join(" nor ")
             );
             return Err(GenerateError::file(decoder, what));
@@ -68,7 +68,7 @@ impl EncoderConfig {
         let of_export = [beside("encoder_model"), decoder.with_file_name("encoder_model.onnx")];
         let found = of_export.iter().find(|file| file.exists());
         let missing =
-            |file: &Path| GenerateError::file(file, "there is no such file; export the model again with optimum");
+            |file: &Path| GenerateError::file(file, "the file does not exist; export the model again with optimum");
         self.model = found.ok_or_else(|| missing(&of_export[1]))?.clone();
         if kind == kinds[1] {
             let first = beside("decoder_model");

@@ -43,8 +43,8 @@ fn configurations_that_lie_are_refused_in_a_line_that_names_the_file() {
         ("\"context_length\": 64", "\"context_length\": 1e99", &["context_length"]),
         ("\"vocab_size\": 8", "\"vocab_size\": 4", &["token 5", "4"]),
         ("[3, 5]", "[3, \"x\"]", &["eos_token_id", "list"]),
-        ("\"m.onnx\"", "\"../m.onnx\"", &["../m.onnx", "beneath"]),
-        ("\"m.onnx\"", "\"/etc/passwd\"", &["/etc/passwd", "beneath"]),
+        ("\"m.onnx\"", "\"../m.onnx\"", &["../m.onnx", "outside"]),
+        ("\"m.onnx\"", "\"/etc/passwd\"", &["/etc/passwd", "outside"]),
         ("\"filename\"", "\"file\"", &["filename"]),
         ("0.5", "0", &["temperature"]),
         ("0.5", "\"hot\"", &["temperature", "number"]),
@@ -73,13 +73,13 @@ fn configurations_that_lie_are_refused_in_a_line_that_names_the_file() {
         (&[("config.json", "{\"n_positions\": 8}")], "none of model.onnx"),
         (&[("config.json", "{}"), ("model.onnx", "")], "max_position_embeddings"),
         (&[("config.json", "{\"is_encoder_decoder\": true}")], "none of decoder_model_merged.onnx"),
-        (&[("config.json", "7")], "no JSON object"),
+        (&[("config.json", "7")], "not a JSON object"),
     ] {
         let error = Config::read(folder(files).path(), None).expect_err(part).to_string();
         assert!(error.contains(part) && !error.contains('\n'), "{error}");
     }
     let error = Config::read(&folder(&[]).path().join("none"), None).expect_err("no folder").to_string();
-    assert!(error.ends_with("there is no such folder"), "{error}");
+    assert!(error.ends_with("the folder does not exist; name another"), "{error}");
 }
 
 const WHISPER: &str = r#"{"is_encoder_decoder": true, "d_model": 24, "decoder_attention_heads": 3, "encoder_layers": 4,
@@ -138,9 +138,9 @@ fn files_of_an_encoder_and_a_first_step_are_found_by_the_decoders_name() {
     let first = [both[0], "decoder_model.onnx"];
     assert_eq!(named("decoder_with_past_model.onnx", &first), of("encoder_model.onnx", Some("decoder_model.onnx")));
     for (decoder, files, part) in [
-        ("decoder_with_past_model.onnx", &both[..1], "decoder_model.onnx: there is no such file"),
-        ("decoder_model_merged.onnx", &[], "encoder_model.onnx: there is no such file"),
-        ("decoder_model.onnx", &both[..1], "decoder_model.onnx: the name holds neither"),
+        ("decoder_with_past_model.onnx", &both[..1], "decoder_model.onnx: the file does not exist"),
+        ("decoder_model_merged.onnx", &[], "encoder_model.onnx: the file does not exist"),
+        ("decoder_model.onnx", &both[..1], "decoder_model.onnx: the name does not contain"),
     ] {
         let error = named(decoder, files).expect_err(part);
         assert!(error.contains(part) && !error.contains('\n'), "{error}");

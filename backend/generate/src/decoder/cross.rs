@@ -57,7 +57,11 @@ impl Cross {
         };
         let wrong = |what: String| Err(GenerateError::file(file, what));
         if first.is_none() && own.branch.is_none() {
-            return wrong("the decoder has no input `use_cache_branch`, so that nothing computes its first step; name decoder_model_merged.onnx or decoder_with_past_model.onnx".into());
+            return wrong(
+                "the decoder has no input `use_cache_branch`, so its first step cannot be computed; name \
+                 decoder_model_merged.onnx or decoder_with_past_model.onnx"
+                    .into(),
+            );
         }
         let state = model.pairs().iter().map(|pair| (&pair.input, pair.output.clone()));
         let cross_caches = names.cross_caches.iter().map(|name| (name, present_name(name)));
@@ -74,7 +78,8 @@ impl Cross {
         let width = |dims: &[Dim]| if let Some(Dim::Known(width)) = dims.get(2) { Some(*width) } else { None };
         match (width(encoder.hidden()), width(hidden.dims().unwrap_or_default())) {
             (Some(made), Some(taken)) if made != taken => wrong(format!(
-                "the decoder takes hidden states of {taken} numbers, and the encoder makes {made}; take both from one export"
+                "the decoder takes hidden states of {taken} numbers, but the encoder produces {made}; use both \
+                 from one export"
             )),
             _ => Ok(Self { first, hidden: None, cache: BTreeMap::new() }),
         }
@@ -167,6 +172,7 @@ fn empty_cache(session: &Session, names: &Names, name: &str, length: usize) -> R
     );
     session.check_host_memory([(name, &spec)])?;
     let bytes = spec.bytes();
-    Tensor::try_zeroed(spec)
-        .ok_or_else(|| GenerateError::given(format!("input `{name}`: no memory for {bytes} bytes; free some")))
+    Tensor::try_zeroed(spec).ok_or_else(|| {
+        GenerateError::given(format!("input `{name}`: out of memory for {bytes} bytes; close other programs"))
+    })
 }

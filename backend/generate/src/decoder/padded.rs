@@ -53,7 +53,7 @@ impl Decoder {
                     }
                     return Ok(());
                 }
-                format!("logits differ by {apart:.1e} of the greatest, and {tolerated:.0e} is tolerated")
+                format!("logits differ by {apart:.1e} of the greatest, but only {tolerated:.0e} is tolerated")
             }
             Err(error) if matters(error.kind()) => {
                 self.model.restore(&before);
@@ -64,7 +64,7 @@ impl Decoder {
         self.model.restore(&exact);
         (self.logits, self.cache, self.settled) = (logits, Cache::Exact, false);
         self.note = Some(format!(
-            "each length of this model's cache is planned: with a cache padded to {capacity} positions, {why}"
+            "each length of this model's cache has its own plan: with a cache padded to {capacity} positions, {why}"
         ));
         Ok(())
     }

@@ -67,7 +67,7 @@ impl Decoder {
         } else if let Some(name) = &self.names.places {
             format!("input `{name}` has one position for all texts")
         } else if let Some(pair) = bound.find(|pair| self.axis(pair).is_none()) {
-            format!("state `{}` is no cache that grows", pair.input)
+            format!("state `{}` is not a growing cache", pair.input)
         } else {
             return Ok(());
         };
@@ -167,7 +167,7 @@ impl Decoder {
         };
         let alone = alone.into_iter().map(|(row, ran)| Ok((row, ran?))).collect::<Result<Vec<_>, GenerateError>>()?;
         match self.run_rows(tokens, size, options) {
-            Err(error) if !matters(error.kind()) => return Err(refused(format!("next to others, {error}"))),
+            Err(error) if !matters(error.kind()) => return Err(refused(format!("next to other prompts, {error}"))),
             ran => ran?,
         }
         let tolerated = tolerance(self.model.session(), self.model.pairs(), &self.names);
@@ -175,7 +175,8 @@ impl Decoder {
             let apart = difference(&logits, &self.logits[row * self.vocabulary..][..self.vocabulary]);
             if apart.is_nan() || apart > tolerated {
                 return Err(refused(format!(
-                    "next to others, logits differ by {apart:.1e} of the greatest, and {tolerated:.0e} is tolerated"
+                    "next to other prompts, logits differ by {apart:.1e} of the greatest, but only \
+                     {tolerated:.0e} is tolerated"
                 )));
             }
         }
@@ -254,7 +255,7 @@ impl Decoder {
             };
             let pieces = sources.iter().map(piece).collect::<Result<Vec<_>, GenerateError>>()?;
             let tensor = gathered(&pieces, axis, size, end).ok_or_else(|| {
-                GenerateError::given(format!("no memory for `{}` of all prompts; give a lower --batch", pair.input))
+                GenerateError::given(format!("out of memory for `{}` of all prompts; give a lower --batch", pair.input))
             })?;
             made.insert(pair.input.clone(), tensor);
             self.model.session().check_host_memory(made.iter().map(|(name, tensor)| (&**name, tensor.spec())))?;

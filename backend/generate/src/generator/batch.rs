@@ -49,7 +49,7 @@ impl Generator {
     ) -> Result<Vec<(usize, Piece)>, GenerateError> {
         let mut pieces = Vec::new();
         if batch.number != self.answers {
-            return Err(GenerateError::given("another answer was begun since; start this one again"));
+            return Err(GenerateError::given("another answer was started since; start this one again"));
         }
         let live: Vec<usize> = (0..batch.courses.len()).filter(|at| batch.courses[*at].goes_on()).collect();
         if live.is_empty() {

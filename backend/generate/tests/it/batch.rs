@@ -132,7 +132,7 @@ fn habits_of_exporters_make_no_difference_or_are_refused() {
     for (model, parts) in [
         (Tiny { positions: Positions::OfShape, ..TINY }, &["one prompt at a time", "differ by"][..]),
         (Tiny { positions: Positions::OfFirst, ..TINY }, &["one prompt at a time", "differ by"]),
-        (Tiny { mixed: true, ..TINY }, &["one prompt at a time", "next to others"]),
+        (Tiny { mixed: true, ..TINY }, &["one prompt at a time", "next to other prompts"]),
         (Tiny { fixed: true, ..TINY }, &["one prompt at a time", "`input_ids`", "fixed size"]),
         (Tiny { mask: false, ..TINY }, &["one prompt at a time", "no attention mask"]),
     ] {

@@ -106,7 +106,7 @@ fn an_answer_is_not_continued_with_the_cache_of_another() {
     let mut second = generator.start(&prompt, &settings, true).expect("a prompt");
     let mut advanced = |course| generator.advance(course, &RunOptions::default()).expect("no end");
     let error = advanced(&mut first).expect_err("the second has the cache").to_string();
-    assert!(error.contains("another answer was begun"), "{error}");
+    assert!(error.contains("another answer was started"), "{error}");
     assert!(advanced(&mut second).is_ok());
 }
 

@@ -75,7 +75,7 @@ fn what_a_fixed_cache_cannot_hold_is_refused_before_anything_runs() {
     let longest = Settings { max_length: 33, ..Settings::default() };
     for (prompt, settings, parts) in [
         (vec![1; 32], Settings::default(), ["32 tokens", "shorter prompt"]),
-        (vec![1; 500], Settings::default(), ["500 tokens", "32 together"]),
+        (vec![1; 500], Settings::default(), ["500 tokens", "answer is 32"]),
         (vec![1; 3], longest, ["33 tokens", "holds 32"]),
     ] {
         let error = generator.generate(&prompt, &settings).err().expect("too long").to_string();
@@ -110,8 +110,8 @@ fn prompts_and_settings_that_do_not_fit_are_refused_in_a_line() {
         (vec![], most.clone(), "no token"),
         (vec![1; 512], most.clone(), "512 tokens"),
         (vec![1; 5000], most.clone(), "5000 tokens"),
-        (vec![1; 9], Settings { max_length: 9, ..most.clone() }, "9 together"),
-        (vec![1; 9], Settings { max_length: 0, ..most.clone() }, "0 together"),
+        (vec![1; 9], Settings { max_length: 9, ..most.clone() }, "answer is 9"),
+        (vec![1; 9], Settings { max_length: 0, ..most.clone() }, "answer is 0"),
         (
             vec![1],
             Settings { choice: Choice::Sample { temperature: -1.0, top_k: None, top_p: 1.0 }, ..most.clone() },

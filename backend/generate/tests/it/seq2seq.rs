@@ -140,10 +140,10 @@ fn files_that_do_not_fit_each_other_are_refused_in_a_line_that_names_one() {
     let replaced = |declared: bool| move |_: Vec<u8>| Some(narrow(declared));
     type Change = Box<dyn Fn(Vec<u8>) -> Option<Vec<u8>>>;
     let cases: [(&str, &str, Change, &[&str]); 11] = [
-        ("t5", "encoder_model", Box::new(removed), &["encoder_model.onnx: there is no such file"]),
-        ("t5", "decoder_model", Box::new(removed), &["decoder_model.onnx: there is no such file"]),
+        ("t5", "encoder_model", Box::new(removed), &["encoder_model.onnx: the file does not exist"]),
+        ("t5", "decoder_model", Box::new(removed), &["decoder_model.onnx: the file does not exist"]),
         ("t5", "decoder_with_past_model", Box::new(removed), &["none of decoder_model_merged.onnx"]),
-        ("t5", "encoder_model", Box::new(replaced(true)), &["decoder_model.onnx", "of 24", "makes 20"]),
+        ("t5", "encoder_model", Box::new(replaced(true)), &["decoder_model.onnx", "of 24", "produces 20"]),
         ("t5", "encoder_model", Box::new(renamed("last_hidden_state", "past_hidden_state")), &["last_hidden_state"]),
         ("whisper", "encoder_model", Box::new(renamed("input_features", "input_featurez")), &["takes input_featurez"]),
         (
@@ -204,8 +204,8 @@ fn prompts_that_an_encoder_does_not_take_are_refused_in_a_line() {
     let of_integers = Tensor::from_elements(Shape::new([1, 8, 80]).expect("small"), &[1i64; 640]).expect("as many");
     let cases: [(&str, Prompt, &[&str]); 11] = [
         ("t5", Prompt::default(), &["no token"]),
-        ("t5", Prompt::from(&[1; 513]), &["513 tokens", "takes 512"]),
-        ("t5", Prompt::from(&[5, 128]), &["token 128", "model's 128"]),
+        ("t5", Prompt::from(&[1; 513]), &["513 tokens", "at most 512"]),
+        ("t5", Prompt::from(&[5, 128]), &["token 128", "vocabulary of 128"]),
         ("t5", heard(&[1, 8, 80]), &["takes text"]),
         ("whisper", Prompt::from(&[122]), &["f32[1×8×80]", "--features"]),
         ("whisper", heard(&[1, 8, 79]), &["f32[1×8×79]", "f32[1×8×80]"]),

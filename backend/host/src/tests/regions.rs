@@ -163,7 +163,9 @@ fn nothing_is_made_of_no_region_and_nothing_can_be_made_of_empty_images() {
         assert_eq!(run(dims, 0).expect("no region").shape().dims(), [0, dims[1], SIZE[0], SIZE[1]]);
     }
     assert_eq!(run([2, 0, 5, 7], 4).expect("no channel").shape().dims(), [4, 0, SIZE[0], SIZE[1]]);
-    for (dims, why) in [([0, 3, 5, 7], "there are 0"), ([2, 3, 0, 7], "no elements"), ([2, 3, 5, 0], "no elements")] {
+    for (dims, why) in
+        [([0, 3, 5, 7], "there are 0"), ([2, 3, 0, 7], "without elements"), ([2, 3, 5, 0], "without elements")]
+    {
         let fault = run(dims, 4).expect_err("no element to read");
         assert!(fault.contains(why), "{fault}");
     }
@@ -183,9 +185,9 @@ fn regions_that_cannot_be_sampled_are_refused_by_number() {
         assert!(fault.contains(&format!("region 1 is in image {image}")), "{fault}");
     }
     for (end, why) in [
-        (f64::NAN, "no finite number"),
-        (f64::INFINITY, "no finite number"),
-        (f64::NEG_INFINITY, "no finite number"),
+        (f64::NAN, "not a finite number"),
+        (f64::INFINITY, "not a finite number"),
+        (f64::NEG_INFINITY, "not a finite number"),
         (1e30, "65536 points"),
         (1e6, "65536 points"),
     ] {
@@ -193,7 +195,7 @@ fn regions_that_cannot_be_sampled_are_refused_by_number() {
         assert!(fault.contains("region 1 from (0, 0)") && fault.contains(why), "{fault}");
     }
     let fault = refused(Given { points: 2, ..given }, [0.0, f64::NAN, 3.0, 3.0], 0);
-    assert!(fault.contains("no finite number"), "{fault}");
+    assert!(fault.contains("not a finite number"), "{fault}");
     for points in [0, 2] {
         let fault = refused(Given { points, scale: 16.0, ..given }, [0.0, 0.0, 3.0, 3e38], 0);
         assert!(fault.contains("`spatial_scale` 16") && !fault.contains("sampling_ratio"), "{fault}");

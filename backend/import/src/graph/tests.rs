@@ -27,13 +27,13 @@ fn model(nodes: Vec<NodeProto>) -> Result<Model, String> {
 fn wrong_graphs_are_refused_by_the_name_of_what_is_wrong() {
     let relu = |input: &str, output: &str, name: &str| NodeProto::of("Relu", &[input], &[output]).named(name);
     let cases = [
-        (vec![relu("a", "b", "n")], "node `n` (`Relu`): reads `a`, which no node, input or initializer makes"),
+        (vec![relu("a", "b", "n")], "node `n` (`Relu`): reads `a`, but no node, input or initializer provides it"),
         (vec![relu("a", "a", "n")], "node `n` (`Relu`): waits for its own output: `n` → `n`"),
         (vec![relu("x", "a", "m"), relu("c", "b", "n"), relu("b", "c", "o")], "`o` → `n` → `o`"),
-        (vec![relu("x", "a", "m"), relu("x", "a", "n")], "node `n` (`Relu`): makes `a`, which is made by node `m`"),
-        (vec![NodeProto::of("Split", &["x"], &["a", "a"]).named("n")], "makes `a`, which is made by node `n`"),
-        (vec![relu("x", "w", "n")], "makes `w`, which is made by an initializer"),
-        (vec![relu("x", "x", "n")], "makes `x`, which is made by an input"),
+        (vec![relu("x", "a", "m"), relu("x", "a", "n")], "node `n` (`Relu`): produces `a`, but node `m`"),
+        (vec![NodeProto::of("Split", &["x"], &["a", "a"]).named("n")], "produces `a`, but node `n`"),
+        (vec![relu("x", "w", "n")], "produces `w`, but an initializer"),
+        (vec![relu("x", "x", "n")], "produces `x`, but an input"),
         (vec![NodeProto::of("", &["x"], &["a"])], "its operator has no name"),
         (vec![relu("x", "a\0", "n")], "an output has a control character in its name"),
         (vec![relu("x", "a", "n\u{1b}")], "node `n\\u{1b}` (`Relu`): it has a control character"),
@@ -62,15 +62,15 @@ fn wrong_declarations_are_refused_by_name() {
     let base = || graph(vec![NodeProto::of("Relu", &["x"], &["y"])]);
     let output = |name: &str| ValueInfoProto { name: name.into(), r#type: None };
     let cases = [
-        (GraphProto { output: vec![output("z")], ..base() }, "output `z`: nothing makes it"),
-        (GraphProto { input: vec![output("x")], ..base() }, "input `x`: is not declared as a tensor"),
+        (GraphProto { output: vec![output("z")], ..base() }, "output `z`: it has no source"),
+        (GraphProto { input: vec![output("x")], ..base() }, "input `x`: has an unsupported type"),
         (
             GraphProto { input: vec![ValueInfoProto::f32s("x", &[]), ValueInfoProto::f32s("x", &[])], ..base() },
-            "input `x`: is given twice",
+            "input `x`: is defined twice",
         ),
         (
             GraphProto { initializer: vec![TensorProto::f32s("w", &[0], &[]); 2], ..base() },
-            "initializer `w`: is given twice",
+            "initializer `w`: is defined twice",
         ),
         (GraphProto { initializer: vec![TensorProto::f32s("", &[0], &[])], ..base() }, "initializer ``: has no name"),
         (
@@ -79,7 +79,7 @@ fn wrong_declarations_are_refused_by_name() {
         ),
         (
             GraphProto { initializer: vec![TensorProto::f32s("w", &[3], &[0.0])], ..base() },
-            "initializer `w`: f32[3] takes 12 bytes, but 4 are there",
+            "initializer `w`: f32[3] takes 12 bytes, but has 4",
         ),
     ];
     for (graph, text) in cases {
@@ -98,9 +98,9 @@ fn only_known_operator_sets_are_accepted() {
         ..ModelProto::of(graph(vec![]), 17)
     };
     for (imports, text) in [
-        (&[][..], "does not say which version"),
-        (&[("com.microsoft", 1)], "does not say which version"),
-        (&[("", 0)], "uses opset 0; versions 1 to 28 are known"),
+        (&[][..], "does not state the version"),
+        (&[("com.microsoft", 1)], "does not state the version"),
+        (&[("", 0)], "uses opset 0, but only opsets 1 to 28 are supported"),
         (&[("", 999)], "uses opset 999"),
         (&[("", 17), ("ai.onnx", 18)], "gives two versions"),
         (&[("", 17), ("ai.onnx.ml", 6)], "uses version 6 of the domain ai.onnx.ml"),
@@ -170,5 +170,5 @@ fn a_subgraphs_names_are_its_own_and_what_it_captures_comes_before_it() {
     assert_eq!(graph.captured, [model.nodes[0].outputs[0].expect("made")]);
     assert_ne!(graph.nodes[0].outputs[0], model.nodes[1].outputs[0]);
     let error = self::model(vec![node("nowhere")]).expect_err("nothing makes it");
-    assert!(error.contains("reads `nowhere`, which no node, input or initializer makes"), "{error}");
+    assert!(error.contains("reads `nowhere`, but no node, input or initializer provides it"), "{error}");
 }

@@ -107,7 +107,7 @@ impl Decoder<'_> {
         if self.within.len() >= deepest {
             let what = "messages within messages";
             return Err(match deepest {
-                DEEPEST => ImportError::limit(format!("more than {DEEPEST} {what}, which is never read")),
+                DEEPEST => ImportError::limit(format!("more than {DEEPEST} {what}, which is not supported")),
                 _ => exceeded(deepest as u64, what, "depth"),
             });
         }
@@ -152,9 +152,12 @@ impl Decoder<'_> {
         match error.kind() {
             ImportErrorKind::Io => error,
             ImportErrorKind::Malformed => error.map(|text| {
-                format!("is no ONNX {message}: {text}, at {place}; check that the file is complete, or export it again")
+                format!(
+                    "is not an ONNX {message}: {text}, at {place}; check that the file is complete, or export it \
+                     again"
+                )
             }),
-            _ => error.map(|text| format!("is refused as an ONNX {message}: {text}, at {place}")),
+            _ => error.map(|text| format!("cannot be read as an ONNX {message}: {text}, at {place}")),
         }
     }
 }
@@ -169,7 +172,7 @@ fn exceeded(limit: u64, what: &str, field: &'static str) -> ImportError {
 }
 
 fn misencoded<T>() -> Result<T> {
-    Err(ImportError::malformed("a field is not encoded as the ONNX format says"))
+    Err(ImportError::malformed("a field is not encoded as the ONNX format requires"))
 }
 
 impl Value for i64 {
@@ -421,7 +424,7 @@ mod tests {
             let graph = [&[0x2a, tensor.len() as u8][..], &tensor].concat();
             let file = [&[0x3a, graph.len() as u8][..], &graph].concat();
             let error = refusal(&file, &Limits::default());
-            assert!(error.contains(&format!("a field claims {claimed} bytes where 0 are left, at byte")), "{error}");
+            assert!(error.contains(&format!("a field claims {claimed} bytes, but 0 are left, at byte")), "{error}");
             assert!(error.contains("of the file › model › graph › tensor; check that the file is complete"), "{error}");
         }
     }
@@ -430,7 +433,7 @@ mod tests {
     fn elements_that_are_not_packed_are_refused() {
         let unpacked = [0x25, 0, 0, 0x80, 0x3f];
         let file = [&[0x3a, 7, 0x2a, 5][..], &unpacked].concat();
-        assert!(refusal(&file, &Limits::default()).contains("not encoded as the ONNX format says"));
+        assert!(refusal(&file, &Limits::default()).contains("not encoded as the ONNX format requires"));
     }
 
     #[test]

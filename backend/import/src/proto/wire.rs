@@ -87,7 +87,7 @@ impl<'a> Reader<'a> {
     pub(super) fn take(&mut self, length: u64) -> Result<Vec<u8>> {
         let mut taken = Vec::new();
         let room = usize::try_from(length).ok().and_then(|length| taken.try_reserve_exact(length).ok());
-        room.ok_or_else(|| ImportError::limit(format!("takes {length} bytes, more memory than there is")))?;
+        room.ok_or_else(|| ImportError::limit(format!("takes {length} bytes, which exceeds the available memory")))?;
         let mut left = length;
         while left > 0 {
             let ahead = self.ahead()?;
@@ -147,7 +147,7 @@ impl<'a> Reader<'a> {
         let (claimed, left) = (self.varint()?, self.end - self.position);
         match claimed <= left {
             true => Ok(claimed),
-            false => Err(ImportError::malformed(format!("a field claims {claimed} bytes where {left} are left"))),
+            false => Err(ImportError::malformed(format!("a field claims {claimed} bytes, but {left} are left"))),
         }
     }
 
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(field(&[0x0d, 0, 0, 0x80, 0x3f]), Ok((1, Token::Fixed32([0, 0, 0x80, 0x3f]))));
         assert_eq!(field(&[0x09, 0, 0, 0, 0, 0, 0, 0, 0]), Ok((1, Token::Fixed64)));
         for (bytes, text) in [
-            (&[0x0a, 2, 7][..], "claims 2 bytes where 1 are left"),
+            (&[0x0a, 2, 7][..], "claims 2 bytes, but 1 are left"),
             (&[0x02, 0], "field number"),
             (&[0x0b], "wire type 3"),
             (&[0x0d, 0, 0, 0], "ends within"),

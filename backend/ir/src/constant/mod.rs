@@ -84,7 +84,7 @@ pub enum Identity {
 pub enum ConstantError {
     /// The file changed since the model was opened.
     #[error(
-        "{} was changed while its model was in use, so that tensor {} cannot be read; open the model again",
+        "{} was changed while its model was in use: tensor {} cannot be read; open the model again",
         Name(file),
         Name(tensor)
     )]
@@ -96,7 +96,8 @@ pub enum ConstantError {
     },
     /// The elements differ from those that were written.
     #[error(
-        "{} is damaged: tensor {} is not as it was written; make the file again, with `anabranch compile` if that made it",
+        "{} is damaged: tensor {} differs from its checksum; restore the file, or make it again with `anabranch \
+         compile`",
         Name(file),
         Name(tensor)
     )]
@@ -121,7 +122,7 @@ pub enum ConstantError {
         reason: String,
     },
     /// There is not enough memory.
-    #[error("tensor {} takes {bytes} bytes, more memory than there is", Name(tensor))]
+    #[error("tensor {} takes {bytes} bytes, which exceeds the available memory; close other programs", Name(tensor))]
     OutOfMemory {
         /// The tensor.
         tensor: String,
@@ -129,7 +130,7 @@ pub enum ConstantError {
         bytes: usize,
     },
     /// A bool that is neither 0 nor 1.
-    #[error("tensor {} holds at {index} an element that is no bool; export the model again", Name(tensor))]
+    #[error("tensor {}: element {index} is not a valid bool (expected 0 or 1); export the model again", Name(tensor))]
     NotBool {
         /// The tensor.
         tensor: String,
@@ -241,7 +242,7 @@ impl Constant {
     /// # Errors
     /// If the constant's file was changed or cannot be read, or memory is short.
     pub fn load(&self) -> Result<Tensor, ConstantError> {
-        let size = |_| ConstantError::Made("it has another size".into());
+        let size = |_| ConstantError::Made("its size is wrong".into());
         let tensor = |buffer| Tensor::new(self.spec.clone(), buffer).map_err(size);
         if let Source::Held(buffer) = &self.data.source {
             return tensor(Arc::clone(buffer));

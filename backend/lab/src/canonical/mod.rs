@@ -77,7 +77,7 @@ impl CanonicalProgram {
             let refused = |problem: String| ConversionError(format!("node {:?} {problem}", node.name));
             let mut tensors = node.spec.inputs.iter().chain(&node.spec.outputs);
             if tensors.any(|tensor| tensor.shape.elements() == 0) {
-                let problem = "has a tensor without elements, of which nothing can stream";
+                let problem = "has a tensor without elements, which cannot be streamed";
                 return Err(refused(format!("{problem}; give inputs of at least one element")));
             }
             let fits = match &node.spec.op {
@@ -109,13 +109,13 @@ impl CanonicalProgram {
                     return Err(refused("has no canonical form".into()));
                 }
                 Op::Block(_) => {
-                    let advice = "convert the program as it was before its nodes were contracted";
+                    let advice = "convert the program before its nodes are contracted";
                     return Err(refused(format!("is a streaming block; {advice}")));
                 }
             };
-            fits.ok_or_else(|| refused(format!("is a {} of tensors that do not fit it", node.spec.op.name())))?;
+            fits.ok_or_else(|| refused(format!("is a {} with tensors that do not match it", node.spec.op.name())))?;
         }
-        let advice = "a coarser graph may fit: give products fewer tasks, or give smaller inputs";
+        let advice = "use a coarser graph: give matmuls fewer tasks, or give smaller inputs";
         let (graph, origins) = writer.finish().map_err(|error| ConversionError(format!("{error}; {advice}")))?;
         Ok(Self { graph, origins })
     }

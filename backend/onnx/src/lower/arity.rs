@@ -44,7 +44,9 @@ const MOST_INPUTS: [(usize, &str); 10] = [
 pub(super) fn no_more_inputs(node: &Node) -> Result<(), Fault> {
     let given = node.inputs.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
     match most_inputs(&node.domain, &node.op_type) {
-        Some(most) if given > most => Err(Fault::invalid(format!("it has {given} inputs; {most} are defined"))),
+        Some(most) if given > most => {
+            Err(Fault::invalid(format!("it has {given} inputs, but at most {most} are defined")))
+        }
         _ => Ok(()),
     }
 }

@@ -199,7 +199,8 @@ pub(super) fn only_known(node: &Node) -> Result<(), Fault> {
     let is_known = |name: &str| name.starts_with("__") || name == LEGACY || known.split(' ').any(|own| own == name);
     match node.attributes.keys().find(|name| !is_known(name)) {
         Some(name) => {
-            let text = format!("its attribute {} is unknown, and would be ignored; export it without", Name(name));
+            let text =
+                format!("its attribute {} is unknown and would be ignored; export the node without it", Name(name));
             Err(Fault::unsupported(text))
         }
         None => Ok(()),

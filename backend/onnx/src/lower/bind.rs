@@ -49,7 +49,8 @@ fn refuse_strangers(model: &Model, options: &LowerOptions) -> Result<(), LowerEr
 fn declared(input: &Input, sizes: &Sizes<'_>) -> Result<TensorSpec, LowerError> {
     let fault = |text: String| LowerError::of_input(ErrorKind::Dimension, &input.name, text);
     let unranked = || {
-        let text = "the model does not say how many dimensions it has; give the input itself, or sizes for all its axes from 0 on";
+        let text =
+            "the model does not state its number of dimensions; give the input, or sizes for all its axes from 0 on";
         LowerError { symbol: Some(format!("{}[0]", input.name)), is_open: true, ..fault(text.into()) }
     };
     let dims = sizes.dims(input).ok_or_else(unranked)?;
@@ -57,7 +58,7 @@ fn declared(input: &Input, sizes: &Sizes<'_>) -> Result<TensorSpec, LowerError> 
         size.ok_or_else(|| {
             let symbol = input.dims.as_ref().and_then(|dims| dims.get(axis)?.open_name(&input.name, axis));
             let name = symbol.unwrap_or_else(|| format!("{}[{axis}]", input.name));
-            let text = format!("dimension {axis}, {}, has no size; give the input itself, or this size", Name(&name));
+            let text = format!("dimension {axis}, {}, has no size; give the input, or this size", Name(&name));
             LowerError { symbol: Some(name), is_open: true, ..fault(text) }
         })
     };

@@ -66,8 +66,8 @@ impl Builder {
         if parts <= most {
             return Ok(());
         }
-        let text = format!("{parts} {what} would be nodes of their own; at most {most} of an operator may be");
-        Err(Fault::unsupported(format!("{text}: ask for fewer, or split the operator into several")))
+        let text = format!("{parts} {what} would become separate nodes, but the limit per operator is {most}");
+        Err(Fault::unsupported(format!("{text}; ask for fewer, or split the operator into several")))
     }
 
     /// Counts an op of the present operator.
@@ -75,12 +75,12 @@ impl Builder {
         self.ops += 1;
         self.ops_of_model += usize::from(self.ops > FREE_OPS);
         if self.ops > MOST_OPS {
-            let text = format!("it would become more than {MOST_OPS} nodes: split it into several operators");
+            let text = format!("it would become more than {MOST_OPS} nodes; split it into several operators");
             return Err(Fault::unsupported(text));
         }
         if self.ops > FREE_OPS && self.ops_of_model > MOST_OPS_OF_MODEL {
             let text = format!("the model's operators of many parts would become more than {MOST_OPS_OF_MODEL} nodes");
-            return Err(Fault::unsupported(format!("{text}: give shorter inputs, or split the model into several")));
+            return Err(Fault::unsupported(format!("{text}; give shorter inputs, or split the model into several")));
         }
         Ok(())
     }
@@ -279,7 +279,7 @@ mod tests {
         builder.ops_of_model = MOST_OPS_OF_MODEL - 1;
         assert!(emitted(&mut builder).is_ok());
         let error = emitted(&mut builder).expect_err("one more").to_string();
-        assert!(error.contains("more than 1048576 nodes: give shorter inputs"), "{error}");
+        assert!(error.contains("more than 1048576 nodes; give shorter inputs"), "{error}");
         builder.begin("", "Small", 3);
         assert!(emitted(&mut builder).is_ok(), "a small operator is still lowered");
     }

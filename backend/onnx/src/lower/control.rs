@@ -87,7 +87,7 @@ impl Graphs for Unrolled<'_, '_> {
     }
 
     fn nothing(&mut self, _: &Output, _: i64) -> Result<View, Fault> {
-        Err(Fault::unsupported("the values that it would collect have no shape without iterations"))
+        Err(Fault::unsupported("the loop makes no pass, so the shape of a collected output is unknown"))
     }
 }
 
@@ -101,7 +101,7 @@ impl<'a> Lowering<'a> {
     pub(super) fn graph(&mut self, graph: &'a Subgraph, inputs: Vec<View>) -> Lowered {
         if graph.inputs.len() != inputs.len() {
             let (wanted, given) = (graph.inputs.len(), inputs.len());
-            return Err(Fault::invalid(format!("its graph has {wanted} inputs, and is given {given}")).into());
+            return Err(Fault::invalid(format!("its graph has {wanted} inputs, but receives {given}")).into());
         }
         self.passes += 1;
         if self.passes > MOST_PASSES {
@@ -124,7 +124,7 @@ impl<'a> Lowering<'a> {
         let output = |output: &Output| match self.slot(output.value) {
             Slot::Made(view) => Ok(view),
             Slot::Lost => Err(Fault::unsupported("operators of its graph are not supported")),
-            Slot::Empty => Err(Fault::invalid("an output of its graph is made by no node")),
+            Slot::Empty => Err(Fault::invalid("no node produces an output of its graph")),
         };
         Ok(graph.outputs.iter().map(output).collect::<Result<_, Fault>>()?)
     }

@@ -143,7 +143,7 @@ impl From<ConstantError> for LowerError {
 impl From<Refusal> for LowerError {
     fn from(refusal: Refusal) -> Self {
         let Some(Obstacle { node, operator, reason, is_unsupported, .. }) = refusal.obstacles.first() else {
-            return Self::new(ErrorKind::Internal, "a model was refused without a reason");
+            return Self::new(ErrorKind::Internal, "a model was rejected without a reason");
         };
         let error = if *is_unsupported {
             let mut text = format!(" is not supported: {reason}");

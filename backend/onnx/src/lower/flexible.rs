@@ -66,7 +66,7 @@ impl Heads {
         let (q, k, v) = (operator.input(0)?, operator.typed(1, dtype)?, operator.typed(2, dtype)?);
         let wrong = || {
             let (q, k, v) = (q.shape(), k.shape(), v.shape());
-            Fault::invalid(format!("queries of {q}, keys of {k} and values of {v} do not go together"))
+            Fault::invalid(format!("queries of {q}, keys of {k} and values of {v} do not match"))
         };
         let (&[batch, heads, length, depth], &[_, key_heads, total, _]) = (q.dims(), k.dims()) else {
             return Err(wrong());

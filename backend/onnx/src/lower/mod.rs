@@ -182,7 +182,7 @@ impl<'a> Lowering<'a> {
         if !OPSETS.contains(&model.opset()) {
             let (version, first, last) = (model.opset(), OPSETS.start(), OPSETS.end());
             let known = format!("versions {first} to {last} are supported");
-            let text = format!("the model uses version {version} of the ONNX operators; {known}");
+            let text = format!("the model uses version {version} of the ONNX operators, but {known}");
             return Err(LowerError::new(ErrorKind::Unsupported, text));
         }
         let own: usize = constants.values().map(Constant::bytes).fold(0, usize::saturating_add);
@@ -312,13 +312,11 @@ impl<'a> Lowering<'a> {
             let view = match &self.slots[output.value.index()] {
                 Slot::Made(view) => view,
                 Slot::Empty => {
-                    let text = format!("the model's output {name} is made by no node");
+                    let text = format!("no node produces the model's output {name}");
                     return Err(LowerError::new(ErrorKind::Model, text));
                 }
                 Slot::Lost => {
-                    let text = format!(
-                        "the model's output {name} follows from a sequence or an optional: only a session runs that"
-                    );
+                    let text = format!("the model's output {name} depends on a sequence or an optional; use a session");
                     return Err(LowerError::new(ErrorKind::Unsupported, text));
                 }
             };

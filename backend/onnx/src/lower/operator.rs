@@ -86,7 +86,7 @@ impl<'a> Operator<'a> {
     pub(crate) fn ranked(&self, index: usize, rank: usize) -> Result<&View, Fault> {
         let view = self.input(index)?;
         if view.rank() < rank {
-            let reason = format!("input {index} has shape {}; at least {rank} dimensions are needed", view.shape());
+            let reason = format!("input {index} has shape {}, but needs at least {rank} dimensions", view.shape());
             return Err(Fault::invalid(reason));
         }
         Ok(view)
@@ -106,7 +106,7 @@ impl<'a> Operator<'a> {
         }
         if !self.flag("broadcast", false)? && view.dims() != first.dims() {
             let (own, other) = (view.shape(), first.shape());
-            return Err(Fault::invalid(format!("input {index} of shape {own} is not to be broadcast to {other}")));
+            return Err(Fault::invalid(format!("input {index} of shape {own} cannot be broadcast to {other}")));
         }
         let Some(axis) = self.node.int("axis")? else { return Ok(view.clone()) };
         let behind = first.rank().saturating_sub(axis_of(axis, first.rank())? + view.rank());
@@ -220,7 +220,7 @@ pub(crate) fn axes_of(axes: &[i64], rank: usize) -> Result<Vec<usize>, Fault> {
     let mut axes = axes.iter().map(|axis| axis_of(*axis, rank)).collect::<Result<Vec<_>, _>>()?;
     axes.sort_unstable();
     match axes.windows(2).find(|pair| pair[0] == pair[1]) {
-        Some(pair) => Err(Fault::invalid(format!("axis {} is named twice", pair[0]))),
+        Some(pair) => Err(Fault::invalid(format!("axis {} occurs twice", pair[0]))),
         None => Ok(axes),
     }
 }

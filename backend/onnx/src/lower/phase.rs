@@ -190,7 +190,7 @@ impl Phase {
     fn stuck(&self) -> LowerError {
         let node = self.nodes.first().map(|at| &self.model.nodes[*at as usize]);
         let (name, operator) = node.map_or(("", ""), |node| (&node.name, &node.op_type));
-        let text = ": it is given a sequence or an optional, which is not supported here";
+        let text = ": its input is a sequence or an optional, which is not supported here";
         LowerError::of_node(ErrorKind::Unsupported, name, operator, text)
     }
 

@@ -61,7 +61,7 @@ impl<'m> Sizes<'m> {
             if let Some(named) = self.places.get(&(input.name.clone(), axis)).filter(|named| *named != size) {
                 let name = format!("{}[{axis}]", input.name);
                 let text = format!(
-                    "dimension {} is {named} as given, but the input has {size} there; leave out the size",
+                    "dimension {} was given as {named}, but the input has {size}; leave out the size",
                     Name(&name)
                 );
                 let error = LowerError::of_input(ErrorKind::Dimension, &input.name, text);
@@ -123,7 +123,7 @@ impl<'m> Sizes<'m> {
         };
         match input.dims.as_ref().map(|dims| dims.get(axis).ok_or(dims.len())) {
             Some(Err(count)) => {
-                Err(wrong(format!("it has {count} dimensions, counted from 0, and no {}", Name(&name))))
+                Err(wrong(format!("it has {count} dimensions, counted from 0, but no {}", Name(&name))))
             }
             Some(Ok(Dim::Known(known))) if *known != size => {
                 Err(wrong(format!("the model fixes {} to {known}; leave out the size {size}", Name(&name))))

@@ -51,7 +51,7 @@ impl Judge<'_> {
     }
 
     fn not_computed(&mut self, new: &Node) {
-        self.fault(format!("node {:?} does not compute what its nodes did", new.name));
+        self.fault(format!("node {:?} computes something else than its original nodes", new.name));
     }
 
     fn other_operand(&mut self, new: &Node, at: usize) {
@@ -59,7 +59,7 @@ impl Judge<'_> {
     }
 
     fn other_output(&mut self, new: &Node, at: usize) {
-        self.fault(format!("node {:?} makes something else at its output {at}", new.name));
+        self.fault(format!("node {:?} produces something else at its output {at}", new.name));
     }
 
     fn counts(&mut self) {
@@ -76,11 +76,7 @@ impl Judge<'_> {
         self.found.extend(wrong.map(count));
         let (nodes, lists) = (&self.contraction.program.nodes, &self.contraction.members);
         if nodes.len() != lists.len() || lists.iter().any(Vec::is_empty) {
-            self.fault(format!(
-                "its {} nodes stand for {} lists of nodes, or for empty ones",
-                nodes.len(),
-                lists.len()
-            ));
+            self.fault(format!("its {} nodes represent {} lists of nodes, or empty lists", nodes.len(), lists.len()));
         }
     }
 

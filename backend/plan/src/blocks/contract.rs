@@ -40,7 +40,7 @@ pub fn contract(program: &Program, groups: &[BlockMembers]) -> Result<Contractio
         let at = group_of[quotient.nodes(stuck)[0].index()].unwrap_or(0);
         let through = quotient.between(stuck, stuck).map_or("", |node| &program.node(node).name);
         let problem = "it waits for itself: a path leaves the block and comes back through";
-        (at, BlockError::new(format!("{problem} {through:?}; take that node in too, or split the block")))
+        (at, BlockError::new(format!("{problem} {through:?}; add that node to the block, or split the block")))
     })?;
     let mut rebuilt = Rebuilt::new(program);
     for group in order {

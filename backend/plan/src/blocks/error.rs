@@ -18,6 +18,6 @@ impl BlockError {
 
     /// Creates the error of a node that is in two blocks, or twice in one block.
     pub(super) fn twice(node: &str) -> Self {
-        Self(format!("node {node:?} is in it and in another block, or twice in it; a node is in one block at most"))
+        Self(format!("node {node:?} is in several blocks, or twice in this block; list each node once"))
     }
 }

@@ -140,7 +140,7 @@ pub fn block_node(
         return Err(BlockError::few());
     }
     if chunk_rows == 0 {
-        return Err(BlockError::new("its chunks have no rows; write a chunk_rows of at least 1, or none"));
+        return Err(BlockError::new("its chunks have no rows; write a chunk_rows of at least 1, or leave it out"));
     }
     let (ordered, plans) = ordered(program, &sorted)?;
     let rows = common_rows(program, &ordered, &plans)?;
@@ -169,7 +169,7 @@ fn ordered(program: &Program, sorted: &[NodeId]) -> Result<Ordered, BlockError> 
             None if node.spec.accumulated_rows().is_some() && last.is_none() => last = Some(*id),
             None => {
                 let (name, op) = (&node.name, node.spec.op.name());
-                return Err(BlockError::new(format!("node {name:?} ({op}) does not divide into rows; leave it out")));
+                return Err(BlockError::new(format!("node {name:?} ({op}) cannot be divided into rows; leave it out")));
             }
         }
     }
@@ -177,7 +177,7 @@ fn ordered(program: &Program, sorted: &[NodeId]) -> Result<Ordered, BlockError> 
         let made = program.node(last).outputs[0];
         if sorted.iter().any(|node| program.node(*node).inputs.contains(&made)) {
             return Err(BlockError::new(format!(
-                "node {:?} reduces over all rows, so no other node of the block can come behind it; let the block end with it",
+                "node {:?} reduces over all rows, so no node of the block can follow it; end the block with this node",
                 program.node(last).name
             )));
         }
@@ -203,8 +203,7 @@ fn common_rows(program: &Program, members: &[NodeId], plans: &[Option<RowPlan>])
         rows = common_divisor(rows, plan.as_ref().map_or_else(reduced, |plan| plan.rows));
         if rows < 2 {
             let name = &node.name;
-            let problem =
-                format!("node {name:?} has no number of rows in common with the nodes before it; leave it out");
+            let problem = format!("node {name:?} has another number of rows than the nodes before it; leave it out");
             return Err(BlockError::new(problem));
         }
     }
@@ -240,7 +239,7 @@ impl<'a> Wiring<'a> {
                 Some((_, place)) if windowed => Operand::Member(place),
                 Some((producer, _)) => {
                     return Err(BlockError::new(format!(
-                        "node {:?} reads the whole of what {:?} makes, not row by row; put them into different blocks",
+                        "node {:?} reads the whole output of {:?}, not row by row; put them into different blocks",
                         node.name,
                         self.program.node(producer).name
                     )));

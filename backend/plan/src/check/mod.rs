@@ -17,19 +17,19 @@ use std::collections::{BTreeMap, BTreeSet};
 #[non_exhaustive]
 pub enum Violation {
     /// A step that is not exactly once in the order.
-    #[error("{0:?} is {1} times in the order")]
+    #[error("{0:?} occurs {1} times in the order, not once")]
     Count(Step, usize),
     /// A step before its input value is on the device.
-    #[error("{0:?} comes before {1:?} is on {2:?}")]
+    #[error("{0:?} runs before {1:?} is on {2:?}")]
     NotThere(Step, ValueId, DeviceId),
     /// A value sent twice to a device, to the device that makes it, or to a device without a reader.
-    #[error("{0:?} brings a value where it is already, or where nobody reads it")]
+    #[error("{0:?} is redundant: the value is already there, or unused")]
     Transfer(TransferId),
     /// A stream that is not in a gang with its only reader and its producer, or does not fit them.
-    #[error("the stream of {0:?} does not fit its reader and producer")]
+    #[error("the stream of {0:?} does not match its reader and producer")]
     Stream(TransferId),
     /// A gang, by its first position, whose members cannot run at the same time.
-    #[error("what is to happen at the same time from place {0} on cannot")]
+    #[error("the steps from position {0} on cannot run at the same time")]
     Gang(usize),
     /// A link that does not list the transfers between its ends, in order.
     #[error("the link from {0:?} to {1:?} does not list its transfers in order")]
@@ -41,16 +41,16 @@ pub enum Violation {
     #[error("the slot of {0:?} on {1:?} is too small")]
     Small(ValueId, DeviceId),
     /// Two values in one slot at the same time: the first is still used when the second arrives.
-    #[error("{0:?} and {1:?} share a slot on {2:?} at one time")]
+    #[error("{0:?} and {1:?} use one slot on {2:?} at the same time")]
     Clash(ValueId, ValueId, DeviceId),
     /// A part of a device's memory that differs from the plan: the part, the plan's figure, the true figure.
-    #[error("{1} on {0:?} is {3} bytes, not {2}")]
+    #[error("{1} on {0:?}: {3} bytes, but the plan states {2}")]
     Figure(DeviceId, &'static str, u64, u64),
     /// An input and an output in one memory, of which one has a use that the other spoils.
-    #[error("{0:?} and {1:?} cannot lie in one memory")]
+    #[error("{0:?} and {1:?} cannot share memory")]
     InPlace(ValueId, ValueId),
     /// A device whose peak exceeds its limit.
-    #[error("the peak on {0:?} is over its limit")]
+    #[error("the peak memory on {0:?} exceeds its limit")]
     Limit(DeviceId),
 }
 

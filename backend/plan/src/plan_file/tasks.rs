@@ -61,7 +61,7 @@ impl PlanFile {
     pub fn assigned(&self, nodes: &[&str], devices: &[&str]) -> Result<Vec<DeviceId>, FileError> {
         if self.version > VERSION {
             return Err(FileError(format!(
-                "the plan's format {} is newer than this program's {VERSION}; use the program that wrote it",
+                "the plan's format {} is newer than this program's {VERSION}; use the program that wrote the plan",
                 self.version
             )));
         }
@@ -69,12 +69,12 @@ impl PlanFile {
         let mut assigned: Vec<Option<DeviceId>> = vec![None; nodes.len()];
         for NodeEntry { node: name, device, .. } in &self.nodes {
             let node = *places.get(&**name).ok_or_else(|| {
-                let other = "which the model does not have; it was made for another model";
+                let other = "which the model does not have; the plan was made for another model";
                 FileError(format!("the plan names a node {name:?}, {other}"))
             })?;
             let place = devices.iter().position(|known| known == device).ok_or_else(|| {
                 FileError(format!(
-                    "the plan puts node {name:?} on {device:?}; the devices here are {}",
+                    "the plan puts node {name:?} on {device:?}, but the devices are {}",
                     devices.join(", ")
                 ))
             })?;
@@ -83,7 +83,7 @@ impl PlanFile {
             }
         }
         let missing = |node: usize| {
-            let why = "it was made for another model, or a line is missing";
+            let why = "the plan was made for another model, or a line is missing";
             FileError(format!("the plan has no device for node {:?}; {why}", nodes[node]))
         };
         assigned.iter().enumerate().map(|(node, device)| device.ok_or_else(|| missing(node))).collect()

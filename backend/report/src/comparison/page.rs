@@ -92,7 +92,7 @@ fn parts(one: &Compared) -> Vec<String> {
             ("busy", percent),
             |device| [device.predicted_utilisation, Some(device.utilisation)].map(|part| part.map(Bar::exactly)),
         ),
-        chart.by_device("Memory", "peak of what plans take, and of what was taken", ("peak memory", bytes), |device| {
+        chart.by_device("Memory", "peak memory, planned and measured", ("peak memory", bytes), |device| {
             [device.predicted_peak_bytes, Some(device.peak_bytes)].map(|peak| peak.map(|b| Bar::exactly(b as f64)))
         }),
     ]);

@@ -25,7 +25,7 @@ const MOST_RUNS: usize = 10_000;
 /// Returns the data of a plan and, if it was run, of the run that is nearest to the median.
 ///
 /// # Errors
-/// If the placement's problem cannot be built again, which is a fault of Anabranch.
+/// If the placement's problem cannot be built again, which is a bug in Anabranch.
 pub fn data(planned: &Planned, about: &About<'_>) -> Result<Value, PlanningError> {
     let run = about.series.map(|series| &series.run);
     let whole = Whole::new(planned, about, run)?;

@@ -131,7 +131,7 @@ pub fn read(path: &Path, role: Role, kinds: &Kinds<'_>, wanted: &mut Wanted<'_>)
         Some(Form::Folder) => message::read_folder(path, role, kinds, wanted),
         None => {
             anabranch::files::open(path).map_err(|problem| error(problem.to_string()))?;
-            Err(error(format!("tensors are read from {ENDINGS} files, and from folders of them")))
+            Err(error(format!("its extension is not supported; use {ENDINGS} files, or a folder of them")))
         }
     }
 }
@@ -147,7 +147,7 @@ pub fn write(path: &Path, form: Form, arrays: &[(&str, Array<'_>)]) -> Result<()
         let mut tensors = Vec::with_capacity(arrays.len());
         for (name, array) in arrays {
             let Array::Tensor(tensor) = array else {
-                return Err(error(format!("holds numbers, and {name} is of strings; name an .npz file")));
+                return Err(error(format!("holds numbers, but {name} holds strings; name an .npz file")));
             };
             tensors.push((*name, *tensor));
         }
@@ -158,7 +158,7 @@ pub fn write(path: &Path, form: Form, arrays: &[(&str, Array<'_>)]) -> Result<()
         (Form::Safetensors, _) => safe::write(path, &tensors()?).map_err(error),
         (Form::Npy, [(_, array)]) => write_npy(path, array.clone()).map_err(from_numpy),
         (Form::Message, [(name, _)]) => message::write(path, name, tensors()?[0].1).map_err(error),
-        _ => Err(error(format!("holds one tensor, and {} are to be written; name an .npz file", arrays.len()))),
+        _ => Err(error(format!("holds one tensor, but there are {} to write; name an .npz file", arrays.len()))),
     }
 }
 

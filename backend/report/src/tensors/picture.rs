@@ -58,19 +58,19 @@ impl Target {
     /// batch or at the end.
     pub fn of(dtype: DType, dims: &[Option<usize>]) -> Result<Self, String> {
         let [batch, a, b, c] = *dims else {
-            return Err(format!("images are inputs of four dimensions, and this one has {}", dims.len()));
+            return Err(format!("an image needs an input of four dimensions, but this input has {}", dims.len()));
         };
         if batch.is_some_and(|batch| batch != 1) {
-            return Err(format!("the model wants {} images at once; give them as one array", batch.unwrap_or(0)));
+            return Err(format!("the model expects {} images at once; give them as one array", batch.unwrap_or(0)));
         }
         if !matches!(dtype, DType::F32 | DType::F16 | DType::U8) {
-            return Err(format!("images become f32, f16 or u8, and the input is {dtype}"));
+            return Err(format!("an image needs an input of type f32, f16 or u8, but the input is {dtype}"));
         }
         let is_channels = |dim: Option<usize>| matches!(dim, Some(1 | 3));
         let (channels, height, width, channels_last) = match (is_channels(a), is_channels(c)) {
             (false, true) => (c, a, b, true),
             (true, _) => (a, b, c, false),
-            _ => return Err("no dimension of the input is of 1 or 3 channels".into()),
+            _ => return Err("an image needs a dimension of 1 or 3 channels, but the input has none".into()),
         };
         Ok(Self { dtype, channels: channels.unwrap_or(3), height, width, channels_last })
     }
@@ -87,7 +87,7 @@ impl Target {
         let shape = self.shape([height, width])?;
         let norm = norm.unwrap_or(if self.channels == 3 { Norm::Imagenet } else { Norm::Unit });
         if norm == Norm::Imagenet && self.channels != 3 {
-            return Err("ImageNet's means are of three channels, and the input has one; --image-norm unit".into());
+            return Err("ImageNet's means have three channels, but the input has one; use --image-norm unit".into());
         }
         let planes = picture.planes(self.channels).map(|plane| picture.scaled(&plane, height, width));
         let mut values = vec![0.0; shape.elements()];
@@ -154,7 +154,7 @@ impl Picture {
     }
 
     fn png(bytes: &[u8], wanted: impl FnOnce([usize; 2]) -> Result<(), String>) -> Result<Self, String> {
-        let wrong = |error: png::DecodingError| format!("is no PNG image that can be read: {error}");
+        let wrong = |error: png::DecodingError| format!("is not a readable PNG image: {error}");
         let limits = png::Limits { bytes: 4 * MOST_PIXELS };
         let mut decoder = png::Decoder::new_with_limits(Cursor::new(bytes), limits);
         decoder.set_transformations(png::Transformations::normalize_to_color8());
@@ -162,14 +162,14 @@ impl Picture {
         let (width, height) = (reader.info().width as usize, reader.info().height as usize);
         few_enough(width, height)?;
         wanted([height, width])?;
-        let size = reader.output_buffer_size().ok_or("is an image larger than memory")?;
+        let size = reader.output_buffer_size().ok_or("is an image larger than the memory")?;
         let mut pixels = vec![0; size];
         let frame = reader.next_frame(&mut pixels).map_err(wrong)?;
         Ok(Self { width, height, samples: frame.color_type.samples(), pixels })
     }
 
     fn jpeg(bytes: Vec<u8>, wanted: impl FnOnce([usize; 2]) -> Result<(), String>) -> Result<Self, String> {
-        let wrong = |error: zune_jpeg::errors::DecodeErrors| format!("is no JPEG image that can be read: {error}");
+        let wrong = |error: zune_jpeg::errors::DecodeErrors| format!("is not a readable JPEG image: {error}");
         let options = DecoderOptions::new_safe().jpeg_set_out_colorspace(ColorSpace::RGB);
         let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);
         decoder.decode_headers().map_err(wrong)?;
@@ -182,7 +182,7 @@ impl Picture {
         if matches!(samples, 1 | 3) {
             Ok(Self { width, height, samples, pixels })
         } else {
-            Err("is no colour image".into())
+            Err("is not a colour image".into())
         }
     }
 
@@ -220,7 +220,7 @@ impl Picture {
 fn few_enough(width: usize, height: usize) -> Result<(), String> {
     match width.checked_mul(height) {
         Some(pixels) if pixels <= MOST_PIXELS => Ok(()),
-        _ => Err(format!("has {width} × {height} pixels; at most {MOST_PIXELS} are read")),
+        _ => Err(format!("has {width} × {height} pixels, but at most {MOST_PIXELS} pixels are supported")),
     }
 }
 
@@ -320,7 +320,7 @@ mod tests {
         std::fs::write(&path, &bytes).expect("writable");
         let refused = any.read(&path, None, |spec| Err(format!("{spec} is too much"))).expect_err("refused");
         assert_eq!(refused, "f32[1×3×8×8] is too much", "before what is cut off is decoded");
-        assert!(read(&bytes, any, None).expect_err("cut off").contains("no PNG image"));
+        assert!(read(&bytes, any, None).expect_err("cut off").contains("not a readable PNG image"));
         // A header of 2³⁰ × 2³⁰ pixels.
         let mut lie = png(1, 1, png::ColorType::Grayscale, &[0]);
         lie[16..24].copy_from_slice(&[0x40, 0, 0, 0, 0x40, 0, 0, 0]);

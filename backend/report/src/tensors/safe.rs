@@ -58,7 +58,9 @@ fn header(file: &mut File) -> Result<(Metadata, u64), String> {
     file.read_exact(&mut size).map_err(|_| "is cut off: it has no header")?;
     let size = u64::from_le_bytes(size);
     if size > LONGEST_HEADER || size > length.saturating_sub(LENGTH) {
-        return Err(format!("has a header of {size} bytes; it has {length}, and at most {LONGEST_HEADER} are read"));
+        return Err(format!(
+            "has a header of {size} bytes, but the file has {length} bytes, and the limit is {LONGEST_HEADER} bytes"
+        ));
     }
     let mut text = vec![0; size as usize];
     file.read_exact(&mut text).map_err(|error| error.to_string())?;
@@ -66,7 +68,7 @@ fn header(file: &mut File) -> Result<(Metadata, u64), String> {
     let begin = LENGTH + size;
     match begin.checked_add(header.data_len() as u64) {
         Some(end) if end == length => Ok((header, begin)),
-        _ => Err(format!("announces {} bytes of elements, but {} follow", header.data_len(), length - begin)),
+        _ => Err(format!("states {} bytes of elements, but {} follow", header.data_len(), length - begin)),
     }
 }
 
@@ -78,7 +80,7 @@ fn spec(info: &TensorInfo) -> Result<TensorSpec, String> {
 
 fn elements(file: &mut File, at: u64, spec: TensorSpec) -> Result<Tensor, String> {
     let buffer = Buffer::try_zeroed(spec.bytes());
-    let mut buffer = buffer.ok_or_else(|| format!("{spec} is more than the memory that there is"))?;
+    let mut buffer = buffer.ok_or_else(|| format!("{spec} exceeds the available memory"))?;
     file.seek(SeekFrom::Start(at)).map_err(|error| error.to_string())?;
     file.read_exact(buffer.bytes_mut()).map_err(|error| error.to_string())?;
     if spec.dtype == DType::Bool {
@@ -92,7 +94,7 @@ pub(super) fn write(path: &Path, tensors: &[(&str, &Tensor)]) -> Result<(), Stri
     let mut typed = Vec::with_capacity(tensors.len());
     for (name, tensor) in tensors {
         let known = TYPES.iter().find(|(_, dtype)| *dtype == tensor.dtype());
-        let (dtype, _) = known.ok_or_else(|| format!("has no type for {name}, which is {}", tensor.spec()))?;
+        let (dtype, _) = known.ok_or_else(|| format!("has no type for {name} of type {}", tensor.spec()))?;
         typed.push((*dtype, *name, *tensor));
     }
     typed.sort_by_key(|(dtype, ..)| std::cmp::Reverse(*dtype));
@@ -132,8 +134,8 @@ mod tests {
             (u64::MAX.to_le_bytes().to_vec(), "has a header of 18446744073709551615 bytes"),
             (file(good, &[0; 8])[..20].to_vec(), "has a header"),
             (file("{", &[]), "has a wrong header"),
-            (file(good, &[0; 7]), "announces 8 bytes of elements, but 7 follow"),
-            (file(huge, &[]), "announces 1099511627776 bytes of elements, but 0 follow"),
+            (file(good, &[0; 7]), "states 8 bytes of elements, but 7 follow"),
+            (file(huge, &[]), "states 1099511627776 bytes of elements, but 0 follow"),
             (file(overflow, &[]), "has a wrong header"),
             (file(&good.replace("8]", "4]"), &[0; 4]), "has a wrong header"),
             (file(other, &[0; 8]), "tensor x: elements of type C64"),

@@ -17,7 +17,7 @@ pub enum TrialError {
     /// The problem or the options cannot be used.
     #[error("{0}")]
     Input(String),
-    /// The independent checker rejects a result, which is a fault of Anabranch.
+    /// The independent checker rejects a result, which is a bug in Anabranch.
     #[error("{0}")]
     Fault(String),
 }
@@ -66,7 +66,10 @@ pub fn strategy(name: &str, auto: Auto) -> Result<Box<dyn Placer>, TrialError> {
     }
     strategy_by_name(name).ok_or_else(|| {
         let meant = did_you_mean(name, strategy_names());
-        TrialError::Input(format!("there is no strategy `{name}`{meant}; known are {}", strategy_names().join(", ")))
+        TrialError::Input(format!(
+            "there is no strategy `{name}`{meant}; the strategies are {}",
+            strategy_names().join(", ")
+        ))
     })
 }
 
@@ -74,7 +77,8 @@ pub fn strategy(name: &str, auto: Auto) -> Result<Box<dyn Placer>, TrialError> {
 fn fault(strategy: &str, order: OrderName, violation: &Violation) -> TrialError {
     let order = order.name();
     TrialError::Fault(format!(
-        "`{strategy}` under {order} gave an invalid result, which is a fault of Anabranch: {violation}"
+        "`{strategy}` under {order} gave an invalid result, which is a bug in Anabranch; please report it: \
+         {violation}"
     ))
 }
 
@@ -124,7 +128,7 @@ impl TrialPlacement {
             OrderName::Planned => planned.as_ref().ok_or_else(|| {
                 let name = self.strategy;
                 TrialError::Input(format!(
-                    "`{name}` plans no order; take another with --order, or a list scheduler such as heft"
+                    "`{name}` plans no order; use another --order, or a list scheduler such as heft"
                 ))
             })?,
         };

@@ -135,7 +135,7 @@ impl Cache {
             return passed(session, inputs, error.to_string());
         }
         if key(&inputs)? != before {
-            return passed(session, inputs, "it was changed while it was opened".into());
+            return passed(session, inputs, "the model changed while it was opened".into());
         }
         let file = self.place(&before, &session, &inputs);
         if let Err(error) = private::make(&self.folder) {
@@ -238,7 +238,7 @@ fn found(
         (Err(error), _) if error.is_damage() => return Err(error.to_string()),
         (Err(_), _) | (_, Err(_)) => return Ok(None),
         (Ok(kept), Ok(source)) if !kept.is_of(source) => {
-            return Err(format!("{}: was compiled from another model; it is made again", file.display()));
+            return Err(format!("{}: was compiled from another model; compiling it again", file.display()));
         }
         _ => {}
     }

@@ -47,7 +47,7 @@ fn values(program: &Program) -> Option<String> {
         }
     };
     let wrong = (0..program.values.len()).find(|at| !sound(*at));
-    wrong.map(|at| format!("value {:?} does not come from where it says", program.values[at].name))
+    wrong.map(|at| format!("value {:?} has another origin than stated", program.values[at].name))
 }
 
 /// Checks that the names of inputs and outputs are unique, and that their types are as stated.
@@ -62,7 +62,7 @@ fn callers(program: &Program) -> Option<String> {
         return Some(format!("its input {name:?} has elements of another type"));
     }
     let wrong = program.outputs.iter().find(|output| !is_view(&output.spec, &program.value(output.value).spec));
-    wrong.map(|output| format!("output {:?} is not the value that it says", output.name))
+    wrong.map(|output| format!("output {:?} is another value than stated", output.name))
 }
 
 /// Checks that each node reads only values that exist by then, under possible shapes, and has a kernel.
@@ -71,9 +71,9 @@ fn nodes(program: &Program) -> Option<String> {
     program.node_ids().find_map(|id| {
         let node = program.node(id);
         let problem = if !names.insert(&node.name) {
-            Some("there are two of its name".to_owned())
+            Some("there are two values of its name".to_owned())
         } else if !reads(program, id) {
-            Some("it reads what is not there by then, or of another type".to_owned())
+            Some("it reads a value that does not exist yet, or has another type".to_owned())
         } else {
             unsound(program, id)
         };
@@ -136,14 +136,14 @@ mod tests {
         let changes: [(&str, Change); 12] = [
             ("no value v9", |program| program.nodes[0].inputs[0] = ValueId(9)),
             ("no value v7", |program| program.outputs[0].value = ValueId(7)),
-            ("does not come from", |program| program.values[1].origin = Origin::Node(NodeId(9))),
-            ("does not come from", |program| program.values[1].origin = Origin::Input),
-            ("does not come from", |program| program.values[0].spec.dtype = anabranch_kernels::DType::I64),
-            ("does not come from", |program| program.inputs.push(ValueId(0))),
+            ("has another origin", |program| program.values[1].origin = Origin::Node(NodeId(9))),
+            ("has another origin", |program| program.values[1].origin = Origin::Input),
+            ("has another origin", |program| program.values[0].spec.dtype = anabranch_kernels::DType::I64),
+            ("has another origin", |program| program.inputs.push(ValueId(0))),
             ("it reads", |program| program.nodes.swap(0, 1)),
             ("it reads", |program| program.nodes[0].inputs.clear()),
-            ("two of its name", |program| program.nodes[1].name = program.nodes[0].name.clone()),
-            ("is not the value", |program| program.outputs[0].spec.shape = Shape::scalar()),
+            ("two values of its name", |program| program.nodes[1].name = program.nodes[0].name.clone()),
+            ("is another value", |program| program.outputs[0].spec.shape = Shape::scalar()),
             ("has elements of", |program| drop(program.fixed.insert("none".into(), Tensor::from_i64s(&[1])))),
             ("node", |program| program.nodes[1].spec.op = relu()),
         ];
@@ -152,8 +152,8 @@ mod tests {
             change(&mut program);
             program.nodes[0].operators.push(ModelOperator::new("more", "Relu"));
             let found = fault(&program).unwrap_or_default();
-            let swapped = expected == "it reads" && found.contains("does not come from");
-            let typed = expected == "does not come from" && found.contains("it reads");
+            let swapped = expected == "it reads" && found.contains("has another origin");
+            let typed = expected == "has another origin" && found.contains("it reads");
             assert!(found.contains(expected) || swapped || typed, "{expected}: {found}");
         }
     }

@@ -116,7 +116,7 @@ pub(super) fn write(
     let large = || io::Error::other("the model is larger than any file");
     let [held_at, weights_at, ..] = sizes.places().ok_or_else(large)?;
     if !sizes.fit() {
-        return Err(io::Error::other("the model has more nodes or small constants than can be opened again"));
+        return Err(io::Error::other("the model has more nodes or small constants than a compiled model can hold"));
     }
     let mut front = vec![0; HEADER];
     front[..16].copy_from_slice(MAGIC);
@@ -140,7 +140,7 @@ pub(super) fn write(
         out.write_all(&[0; ALIGNMENT as usize][..(whole - weight.len() as u64) as usize])
     })?;
     if written != bytes || checksums.len() as u64 != sizes.count * CHECKSUM {
-        return Err(io::Error::other("a constant has another size than it had"));
+        return Err(io::Error::other("the size of a constant changed"));
     }
     out.write_all(&checksums)?;
     out.write_all(blake3::hash(&checksums).as_bytes())?;
@@ -172,31 +172,30 @@ impl Container {
         let file = ConstantFile::mapped(file, path.display().to_string()).map_err(io)?;
         let mut header = [0; HEADER];
         if file.size() < HEADER as u64 {
-            return Err(damaged("it is cut off"));
+            return Err(damaged("it is truncated"));
         }
         file.read_exact(0, &mut header).map_err(io)?;
         let number = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| header[at + byte]));
         if header[..16] != *MAGIC {
-            return Err(damaged("it does not begin like one"));
+            return Err(damaged("its first bytes are wrong"));
         }
         let format = (number(16) & u64::from(u32::MAX)) as u32;
         if format != FORMAT {
-            return Err(damaged(&format!("of format {format}, and this version of Anabranch reads {FORMAT}")));
+            return Err(damaged(&format!("its format is {format}, but this version of Anabranch reads {FORMAT}")));
         }
         let sizes = Sizes { description: number(24), held: number(32), weights: number(48), count: number(56) };
         let places = sizes.places().filter(|[_, weights, _, end]| *weights == number(40) && *end == file.size());
         let Some([_, weights_at, checksums_at, end]) = places else {
-            return Err(damaged("it is cut off, or something was added to it"));
+            return Err(damaged("it is truncated, or data were appended"));
         };
         if !sizes.fit() {
-            return Err(damaged("its description is larger than any that is written"));
+            return Err(damaged("its description is too large"));
         }
         let read = |from: u64, to: u64| {
             let mut part = Vec::new();
             // The range is no larger than the file.
             let bytes = usize::try_from(to - from).ok().filter(|bytes| part.try_reserve_exact(*bytes).is_ok());
-            let bytes =
-                bytes.ok_or_else(|| CompiledError::io(path, "its description takes more memory than there is"))?;
+            let bytes = bytes.ok_or_else(|| CompiledError::io(path, "its description exceeds the available memory"))?;
             part.resize(bytes, 0);
             file.read_exact(from, &mut part).map_err(io)?;
             Ok(part)
@@ -282,10 +281,10 @@ mod tests {
             let mut bytes = bytes();
             bytes[at..at + 8].copy_from_slice(&u64::MAX.to_le_bytes());
             let error = opened(&bytes).err().expect("too large").to_string();
-            assert!(error.contains("cut off"), "{error}");
+            assert!(error.contains("truncated"), "{error}");
         }
         let mut newer = bytes();
         newer[16] = 9;
-        assert!(opened(&newer).err().expect("newer").to_string().contains("of format 9, and this version"));
+        assert!(opened(&newer).err().expect("newer").to_string().contains("its format is 9, but this version"));
     }
 }

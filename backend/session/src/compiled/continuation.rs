@@ -122,7 +122,7 @@ impl StoredContinuation {
             return Err("it has other inputs".into());
         }
         if outputs.iter().any(|output| !output.kind.is_tensor()) {
-            return Err("an output is no tensor".into());
+            return Err("an output is not a tensor".into());
         }
         let mut reading = Reading { constants, graphs: Vec::new() };
         for graph in graphs {
@@ -240,7 +240,7 @@ impl Reading<'_> {
             StoredAttribute::Strings(texts) => Attribute::Strings(texts),
             StoredAttribute::Graph(number) => {
                 let graph = self.graphs.get_mut(number as usize).and_then(Option::take);
-                let graph = graph.ok_or_else(|| format!("graph {number} is not there, or is used twice"))?;
+                let graph = graph.ok_or_else(|| format!("graph {number} does not exist, or is used twice"))?;
                 Attribute::Graph(Ok(Box::new(graph)))
             }
             StoredAttribute::Unread(why) => Attribute::Graph(Err(why)),
@@ -254,7 +254,7 @@ impl Reading<'_> {
         let height = Subgraph::height_over(&nodes);
         // Lowering recurses, so that the depth is limited.
         if height > DEEPEST_GRAPHS {
-            return Err(format!("more than {DEEPEST_GRAPHS} graphs are within each other"));
+            return Err(format!("graphs are nested more than {DEEPEST_GRAPHS} deep"));
         }
         Ok(Subgraph { inputs, outputs, nodes, initializers, captured, height })
     }

@@ -15,13 +15,13 @@ pub struct CompiledError {
 impl CompiledError {
     /// Creates the error of a damaged file, or of a file that this version never writes.
     pub(super) fn damaged(file: &Path, problem: impl std::fmt::Display) -> Self {
-        let text = format!("is a compiled model, but {problem}; `anabranch compile` makes it again");
+        let text = format!("is a compiled model, but {problem}; make it again with `anabranch compile`");
         Self { file: file.to_owned(), text, is_damage: true }
     }
 
     /// Creates the error of a sound file that is not usable on this machine.
     pub(crate) fn elsewhere(file: &Path, problem: impl std::fmt::Display) -> Self {
-        let text = format!("{problem}; `anabranch compile` makes it again for here");
+        let text = format!("{problem}; make it again for this machine with `anabranch compile`");
         Self { file: file.to_owned(), text, is_damage: false }
     }
 

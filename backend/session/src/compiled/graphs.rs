@@ -28,14 +28,14 @@ pub(super) fn fault(
     }
     let given: BTreeSet<_> = model.inputs.iter().map(|input| input.value).chain(made.iter().copied()).collect();
     if given.len() != model.inputs.len() + made.len() {
-        return Some("a value is given twice".into());
+        return Some("a value is defined twice".into());
     }
     let mut judge = Judge { free: vec![true; model.values.len()], names: BTreeSet::new() };
     let mut seen = given.into_iter().chain(known.keys().copied()).collect::<BTreeSet<_>>();
     let judged = seen.iter().try_for_each(|value| judge.make(*value));
     let judged = judged.and_then(|()| judge.nodes(&model.nodes, &mut seen));
     let unmade = || model.outputs.iter().find(|output| !seen.contains(&output.value));
-    judged.err().or_else(|| unmade().map(|output| format!("nothing makes output {:?}", output.name)))
+    judged.err().or_else(|| unmade().map(|output| format!("no operator produces output {:?}", output.name)))
 }
 
 struct Judge<'m> {
@@ -49,7 +49,7 @@ impl<'m> Judge<'m> {
     fn make(&mut self, value: ValueIndex) -> Result<(), String> {
         match self.free.get_mut(value.index()) {
             Some(free) if *free => *free = false,
-            Some(_) => return Err(format!("value {} is made twice", value.0)),
+            Some(_) => return Err(format!("value {} is produced twice", value.0)),
             None => return Err(format!("there is no value {}", value.0)),
         }
         Ok(())
@@ -60,13 +60,13 @@ impl<'m> Judge<'m> {
         nodes.iter().try_for_each(|node| {
             let wrong = |why: &str| Err(format!("node {:?}: {why}", node.name));
             if !self.names.insert(&node.name) {
-                return wrong("there are two of its name");
+                return wrong("there are two operators of its name");
             }
             if [&node.inputs, &node.outputs].iter().any(|values| values.last() == Some(&None)) {
                 return wrong("its last input or output is left out");
             }
             if node.all_inputs().any(|value| !seen.contains(&value)) {
-                return wrong("it reads what is not there by then");
+                return wrong("it reads a value that does not exist yet");
             }
             node.graphs().try_for_each(|graph| self.graph(graph))?;
             let mut outputs = node.outputs.iter().flatten();

@@ -222,8 +222,8 @@ impl CompiledFile {
     pub(crate) fn open(path: &Path) -> Result<Self, CompiledError> {
         let container = Container::open(path)?;
         let description = ciborium::from_reader(container.description());
-        let description =
-            description.map_err(|error| CompiledError::damaged(path, format!("cannot be understood: {error}")))?;
+        let description = description
+            .map_err(|error| CompiledError::damaged(path, format!("its description is invalid: {error}")))?;
         Ok(Self { path: path.to_owned(), container, description })
     }
 
@@ -247,14 +247,14 @@ impl CompiledFile {
         let About { version, kernels, machine, devices, .. } = &self.description.about;
         let here = (env!("CARGO_PKG_VERSION"), anabranch_kernels::VERSION, inventory.fingerprint());
         if version != here.0 {
-            Some(format!("was compiled by version {version} of Anabranch, and this is {}", here.0))
+            Some(format!("was compiled by version {version} of Anabranch, but this is {}", here.0))
         } else if *kernels != here.1 {
-            Some(format!("was compiled for version {kernels} of the kernels, and these are {}", here.1))
+            Some(format!("was compiled for version {kernels} of the kernels, but these are version {}", here.1))
         } else if *machine != here.2 {
             Some(format!("was compiled on another machine ({machine}; this is {})", here.2))
         } else if planned && *devices != self::devices(inventory) {
             let names = devices.iter().map(|(name, key)| format!("{name} ({key})")).collect::<Vec<_>>().join(", ");
-            Some(format!("was compiled for other devices than are here: {names}"))
+            Some(format!("was compiled for the devices {names}, but this machine has others"))
         } else {
             None
         }
@@ -314,7 +314,7 @@ impl CompiledFile {
         let rest = rest.map(|rest| rest.read(shell, &constants)).transpose().map_err(wrong)?.map(Arc::new);
         let program = program.program(&constants).map_err(wrong)?;
         if rest.as_ref().is_some_and(|rest| rest.made.len() != program.outputs.len()) {
-            return Err(wrong("it makes more or less than is read of it".into()));
+            return Err(wrong("its outputs differ from the values that are read".into()));
         }
         let given: BTreeMap<_, _> = inputs.into_iter().collect();
         let wanted = program.inputs.iter().map(|input| program.value(*input));

@@ -189,7 +189,7 @@ impl StoredProgram {
         // Small constants are copied, but together they are no larger than their part of the file.
         let small = self.constants.iter().filter(|stored| stored.small).map(|stored| stored.spec.bytes());
         if small.fold(0, usize::saturating_add) > container.held().len() {
-            return Err("its small constants are larger than their place".into());
+            return Err("its small constants are larger than their section".into());
         }
         let mut named = BTreeMap::new();
         let own = self.values.iter().filter_map(|StoredValue { name, origin, .. }| match origin {
@@ -246,7 +246,7 @@ impl StoredConstant {
     /// Returns the constant; for a large constant, from its name and its number among the weights.
     fn constant(&self, container: &Container, name: String, number: usize) -> Result<Constant, String> {
         let (bytes, spec) = (self.spec.bytes() as u64, self.spec.clone());
-        let beyond = || "a constant lies beyond its end".to_owned();
+        let beyond = || "a constant lies beyond the end of the file".to_owned();
         if !self.small {
             let mut places = self.packed.iter().map(|form| form.at).chain([self.at]);
             if places.any(|at| !at.is_multiple_of(ALIGNMENT)) {
@@ -267,7 +267,7 @@ impl StoredConstant {
         let (from, to) = (usize::try_from(self.at), usize::try_from(end));
         let raw = from.ok().zip(to.ok()).and_then(|(from, to)| container.held().get(from..to)).ok_or_else(beyond)?;
         if spec.dtype == DType::Bool && raw.iter().any(|byte| *byte > 1) {
-            return Err("a constant holds an element that is no bool".into());
+            return Err("a constant holds an element that is not a bool".into());
         }
         let tensor = Tensor::new(spec, Arc::new(Buffer::copied(raw))).map_err(|error| error.to_string())?;
         Ok(tensor.into())

@@ -151,7 +151,7 @@ mod tests {
         }
         for stay in [Stay::Front, Stay::Back(2)] {
             let error = resized("x", &old, 1, 1, stay, None).expect_err("shorter").to_string();
-            assert!(error.contains("`x` has 2 elements") && error.contains("keep them in 1"), "{error}");
+            assert!(error.contains("`x` has 2 elements") && error.contains("a size of 1 cannot hold them"), "{error}");
         }
     }
 

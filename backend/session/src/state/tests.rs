@@ -177,7 +177,7 @@ fn a_padded_state_has_one_plan_and_stays_in_its_memory() {
     let first = (-1..20).flat_map(|step| [step as f32, 0.0]);
     assert_eq!(elements(&state.snapshot(), "past_key_values.0"), first.collect::<Vec<_>>());
     let error = state.align(3, 4).expect_err("shorter").to_string();
-    assert!(error.contains("past_key_values.0") && error.contains("in 3"), "{error}");
+    assert!(error.contains("past_key_values.0") && error.contains("a size of 3"), "{error}");
 }
 
 #[test]

@@ -289,5 +289,5 @@ fn time_steps_that_become_nodes_have_a_bound_in_each_layer() {
     };
     assert_eq!((refusal(1, 1024), refusal(17, 1024)), (None, None));
     let long = refusal(1, 1025).expect("too long");
-    assert!(long.contains("1025 time steps") && long.contains("at most 1024"), "{long}");
+    assert!(long.contains("1025 time steps") && long.contains("the limit per operator is 1024"), "{long}");
 }

@@ -51,7 +51,7 @@ impl Geometry {
         let weights = node.inputs[1].shape.dims();
         let (&[images, channels, height, width], &[maps, _, rows, columns], &[_, _, oh, ow]) = (input, weights, output)
         else {
-            return Err(node.invalid("its tensors have four dimensions"));
+            return Err(node.invalid("required: its tensors have four dimensions"));
         };
         let size = [height, width];
         for (axis, (window, expected)) in [(rows, oh), (columns, ow)].into_iter().enumerate() {

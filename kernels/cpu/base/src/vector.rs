@@ -152,7 +152,7 @@ pub fn levels() -> std::ops::RangeInclusive<u8> {
 /// Runs `body`, compiled for one of [`levels`].
 #[doc(hidden)]
 pub fn vectorised_at<L: Loop>(level: u8, body: L) -> L::Output {
-    assert!(levels().contains(&level), "level {level} of an instruction set that is not there");
+    assert!(levels().contains(&level), "level {level} of an instruction set that this processor does not have");
     run_at(level, body)
 }
 

@@ -33,7 +33,7 @@ pub fn prepare(node: &NodeSpec, constants: &[bool]) -> Result<Box<dyn CpuKernel>
     match &node.op {
         Op::Conv(op) => prepare_for(MicroKernel::best(), op, node, constants),
         Op::ConvTranspose(op) => conv_transpose::prepare(node, op, constants),
-        _ => Err(node.unsupported("it is no convolution of floats")),
+        _ => Err(node.unsupported("it is not a convolution of floats")),
     }
 }
 

@@ -74,7 +74,7 @@ impl AppendKernel {
             sound.ok_or_else(|| KernelError::Value {
                 op: "append",
                 reason: format!(
-                    "{} positions from {start} on do not fit a capacity of {} (row {row} of the batch)",
+                    "{} positions from {start} on exceed a capacity of {} (row {row} of the batch)",
                     self.new, self.made
                 ),
             })

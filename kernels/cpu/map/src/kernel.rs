@@ -274,7 +274,7 @@ fn gather<T: Number>(layout: &Layout, dtype: DType, bytes: &[u8], base: usize, s
     let width = layout.row();
     if layout.varies(0) && layout.rows_are_alike() && out.len() > width {
         // An operand of one row has no rows before the call's.
-        debug_assert_eq!(base, 0, "rows that are alike are no windows");
+        debug_assert_eq!(base, 0, "equal rows are not windows");
         return repeat_row(dtype, bytes, start % width, width, out);
     }
     let (mut rows, beside) = (layout.rows(0), layout.consecutive_rows(0));

@@ -26,6 +26,6 @@ pub fn prepare(node: &NodeSpec, constants: &[bool]) -> Result<Box<dyn CpuKernel>
         Op::IntegerMatMul(op) => integer::prepare(op, node, constants),
         Op::IntegerConv(op) => integer::prepare_conv(op, node, constants),
         Op::Recurrent(op) => Ok(recurrent::prepare(node, op, constants)),
-        _ => Err(node.unsupported("it is no matrix product")),
+        _ => Err(node.unsupported("it is not a matrix product")),
     }
 }

@@ -193,9 +193,9 @@ fn blocks_that_do_not_fit_are_refused() {
     let cases: [(Spoil<'_>, &str); 9] = [
         (&|block| block.members.clear(), "at least one member"),
         (&|block| block.chunk_rows = 0, "one row a chunk"),
-        (&|block| block.rows = 3, "member 1 (softmax) has 4 rows, no multiple of the block's 3"),
-        (&|block| block.members[0].inputs = vec![Operand::Input(1)], "reads Input(1), which is not there"),
-        (&|block| block.members[0].inputs = vec![Operand::Member(1)], "reads Member(1), which is not there"),
+        (&|block| block.rows = 3, "member 1 (softmax) has 4 rows, which is not a multiple of the block's 3"),
+        (&|block| block.members[0].inputs = vec![Operand::Input(1)], "reads Input(1), which does not exist"),
+        (&|block| block.members[0].inputs = vec![Operand::Member(1)], "reads Member(1), which does not exist"),
         (&|block| block.members[0].inputs.clear(), "has 0 operands for 1 inputs"),
         (&|block| block.outputs = vec![0], "nothing reads the output of member 1"),
         (&|block| block.outputs = vec![5], "output 5 of 2 members"),

@@ -78,16 +78,17 @@ impl Cut {
 }
 
 pub(super) fn recipe<'n>(node: &'n NodeSpec, op: &'n Attention) -> Result<Recipe<'n>, KernelError> {
-    let sizes =
-        node.attention_sizes().ok_or_else(|| node.invalid("its queries, keys and values have four dimensions"))?;
+    let sizes = node
+        .attention_sizes()
+        .ok_or_else(|| node.invalid("required: its queries, keys and values have four dimensions"))?;
     let workgroup = (sizes.depth + TILE) * QUERIES * size_of::<f32>();
     if workgroup > WORKGROUP_BYTES as usize {
         return Err(
-            node.unsupported(format!("{} features of a key; a group of threads has no memory for them", sizes.depth))
+            node.unsupported(format!("{} features per key exceed the memory of a group of threads", sizes.depth))
         );
     }
     if sizes.capacity.max(sizes.queries) > FARTHEST {
-        return Err(node.unsupported("its positions are more than a kernel counts"));
+        return Err(node.unsupported("it has more positions than a kernel can count"));
     }
     let bias = node.inputs.get(5).map(|bias| summands(&bias.shape, &sizes)).transpose()?;
     let cut = Cut::new(sizes);

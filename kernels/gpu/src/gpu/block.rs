@@ -65,7 +65,7 @@ impl Members {
         for (at, Member { spec, inputs }) in block.members.iter().enumerate() {
             let is_last = at + 1 == block.members.len();
             if !spec.is_f32() {
-                return refuse(at, "is not of f32 alone");
+                return refuse(at, "has other types than f32");
             }
             let computed = match &spec.op {
                 Op::Map(map) => {
@@ -77,7 +77,7 @@ impl Members {
                     reduction = Some((Reduction::new(spec, op), inputs[0]));
                     &spec.inputs[0]
                 }
-                _ => return refuse(at, "is neither element-wise nor a reduction at the end"),
+                _ => return refuse(at, "is not element-wise, and not a reduction at the end"),
             };
             let passed = inputs.iter().zip(&spec.inputs).filter(|(operand, _)| matches!(operand, Operand::Member(_)));
             let mut all = passed.map(|(_, tensor)| tensor).chain([computed]);

@@ -31,7 +31,7 @@ pub(super) fn append<'n>(node: &'n NodeSpec, op: &Append) -> Result<Recipe<'n>, 
     let dims = [&node.inputs[0], &node.inputs[1], &node.outputs[0]].map(|of| of.shape.dims());
     let [cache, new, made] = dims.map(|dims| dims[2]);
     if made > FARTHEST {
-        return Err(node.unsupported("its positions are more than a kernel counts"));
+        return Err(node.unsupported("it has more positions than a kernel can count"));
     }
     let (lists, run, count) = (dims[2][1], dims[2][3], node.outputs[0].shape.elements());
     let reads_cache = node.inputs[0].shape.elements() > 0;
@@ -71,7 +71,7 @@ pub(super) fn rotary<'n>(node: &'n NodeSpec, op: &Rotary) -> Result<Recipe<'n>, 
     let (interleaved, by_head) = (op.interleaved, op.by_head);
     let (positions, pairs) = (angles[0], angles[1]);
     if positions.max(length) > FARTHEST {
-        return Err(node.unsupported("its positions are more than a kernel counts"));
+        return Err(node.unsupported("it has more positions than a kernel can count"));
     }
     Ok(Recipe::new(node, move |recorder| {
         let mut shader = Shader::new("rotary", include_str!("rotary.wgsl"));

@@ -9,7 +9,7 @@ use anabranch_op::tensor::Tensor;
 
 pub(super) fn recipe<'n>(node: &'n NodeSpec, op: &'n Gather, constants: &[bool]) -> Result<Recipe<'n>, KernelError> {
     if constants.get(1) != Some(&true) {
-        return Err(node.unsupported("indices that are not constant are integers, which GPU kernels do not read"));
+        return Err(node.unsupported("its indices are not constant, and GPU kernels do not read integers"));
     }
     let (input, indices) = (&node.inputs[0].shape, &node.inputs[1].shape);
     let recipe = Recipe::new(node, move |recorder| {
@@ -39,8 +39,10 @@ fn positions(recorder: &Recorder<'_>, size: usize) -> Result<Vec<usize>, KernelE
     let position = |index: i64| {
         let found = if index < 0 { index.checked_add_unsigned(size as u64) } else { Some(index) };
         let found = found.and_then(|i| usize::try_from(i).ok()).filter(|i| *i < size);
-        found
-            .ok_or_else(|| KernelError::Value { op: "gather", reason: format!("index {index} into an axis of {size}") })
+        found.ok_or_else(|| KernelError::Value {
+            op: "gather",
+            reason: format!("index {index} is outside of an axis of {size}"),
+        })
     };
     integers(recorder.constant(1)?).into_iter().map(position).collect()
 }

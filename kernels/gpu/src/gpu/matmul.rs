@@ -64,7 +64,7 @@ impl Product {
         };
         let batch = a_batch.broadcast(&b_batch)?;
         let fits = a_depth == b_depth && output.shape.dims() == [batch.dims(), &[m, n]].concat();
-        node.require(fits, "the sizes of the matrices do not go together")?;
+        node.require(fits, "the sizes of the matrices match")?;
         let k = a_depth;
         let strides = |shape: &Shape, area: usize| -> Result<Vec<isize>, KernelError> {
             Ok(shape.broadcast_strides(&batch)?.into_iter().map(|stride| (stride * area) as isize).collect())

@@ -115,7 +115,7 @@ pub fn supports(node: &NodeSpec, constants: &[bool], limits: &GpuLimits) -> Resu
     let refuse = |reason: String| Err(node.unsupported(reason));
     if limits.threads < limits::THREADS || limits.workgroup_bytes < limits::WORKGROUP_BYTES {
         return refuse(format!(
-            "kernels need workgroups of {} threads and {} bytes; the device has {} and {}",
+            "kernels need workgroups of {} threads and {} bytes, but the device has {} and {}",
             limits::THREADS,
             limits::WORKGROUP_BYTES,
             limits.threads,
@@ -125,17 +125,20 @@ pub fn supports(node: &NodeSpec, constants: &[bool], limits: &GpuLimits) -> Resu
     let tensors = node.inputs.iter().chain(&node.outputs).map(|spec| spec.bytes() as u64);
     let largest = tensors.chain([recipe.scratch_bytes, recipe.resident_bytes]).max().unwrap_or(0);
     if largest > limits.binding_bytes {
-        return refuse(format!("a buffer of {largest} bytes; the device binds {} at most", limits.binding_bytes));
+        return refuse(format!("a buffer has {largest} bytes, but the device binds at most {}", limits.binding_bytes));
     }
     if recipe.passes > limits::MOST_PASSES {
         return refuse(format!(
-            "a thread would loop {} times; {} at most are safe",
+            "a thread would loop {} times, but at most {} are safe",
             recipe.passes,
             limits::MOST_PASSES
         ));
     }
     if recipe.bindings > limits.bindings as usize {
-        return refuse(format!("{} buffers; the device binds {} at most", recipe.bindings, limits.bindings));
+        return refuse(format!(
+            "it needs {} buffers, but the device binds at most {}",
+            recipe.bindings, limits.bindings
+        ));
     }
     Ok(())
 }
@@ -201,7 +204,7 @@ fn recipe<'n>(node: &'n NodeSpec, constants: &[bool]) -> Result<Recipe<'n>, Kern
     };
     let read = node.inputs.iter().enumerate().filter(|(input, _)| !other(*input)).map(|(_, spec)| spec);
     if let Some(spec) = read.chain(&node.outputs).find(|spec| !float(spec)) {
-        return Err(node.unsupported(format!("GPU kernels compute f32 only, and a tensor is {}", spec.dtype)));
+        return Err(node.unsupported(format!("GPU kernels compute only f32, but a tensor is {}", spec.dtype)));
     }
     node.check()?;
     let recipe = match &node.op {
@@ -223,16 +226,16 @@ fn recipe<'n>(node: &'n NodeSpec, constants: &[bool]) -> Result<Recipe<'n>, Kern
         Op::Gather(op) => gather::recipe(node, op, constants)?,
         Op::Block(block) => block::recipe(node, block)?,
         Op::IntegerMatMul(_) | Op::IntegerConv(_) | Op::ArgReduce(_) | Op::TopK(_) => {
-            return Err(node.unsupported("its result is of integers"));
+            return Err(node.unsupported("its result has integers"));
         }
         Op::Running(_) => return Err(node.unsupported("running sums and products are computed on CPUs")),
         Op::Fourier(_) => return Err(node.unsupported("fast transforms are computed on CPUs")),
-        Op::Scatter(_) => return Err(node.unsupported("its updates follow each other")),
+        Op::Scatter(_) => return Err(node.unsupported("its updates depend on each other")),
         Op::Attention(op) => attention::recipe(node, op)?,
         Op::Append(op) => cache::append(node, op)?,
         Op::Rotary(op) => cache::rotary(node, op)?,
-        Op::Length(_) => return Err(node.unsupported("a length that lies is an error, which GPUs cannot report")),
-        Op::Trees(_) => return Err(node.unsupported("each row takes a way of its own through the trees")),
+        Op::Length(_) => return Err(node.unsupported("GPUs cannot report the error of a wrong length")),
+        Op::Trees(_) => return Err(node.unsupported("each row takes its own path through the trees")),
     };
     let is_empty = |spec: &TensorSpec| spec.shape.elements() == 0;
     let some_input = node.inputs.iter().enumerate().any(|(index, spec)| is_empty(spec) && recipe.binds(index));
@@ -271,7 +274,7 @@ fn check_buffers(node: &NodeSpec, recipe: &Recipe<'_>, buffers: &Buffers<'_>) ->
     }
     match buffers.scratch.map_or(0, wgpu::Buffer::size) {
         size if size < recipe.scratch_bytes => {
-            refuse(format!("{size} bytes of scratch memory; {} are needed", recipe.scratch_bytes))
+            refuse(format!("{size} bytes of scratch memory are given, but {} are needed", recipe.scratch_bytes))
         }
         _ => Ok(()),
     }

@@ -23,10 +23,10 @@ impl Narrow {
     pub(super) fn new(node: &NodeSpec, op: &NarrowMatMul) -> Result<Self, KernelError> {
         let weights = &node.inputs[1];
         if !weights.bytes().is_multiple_of(4) {
-            return Err(node.unsupported("its weights are no whole words"));
+            return Err(node.unsupported("its weights are not whole words"));
         }
         if (weights.bytes() / 4) as u64 * (32 / op.bits()) as u64 > u64::from(u32::MAX) {
-            return Err(node.unsupported("its weights are more elements than 32 bits count"));
+            return Err(node.unsupported("its weights have more elements than 32 bits can count"));
         }
         let line = weights.shape.dims()[1] * weights.dtype.size() * 8 / op.bits();
         let depth = node.inputs[0].shape.dims()[1];

@@ -24,7 +24,7 @@ struct Layer<'n> {
 pub(super) fn recipe<'n>(node: &'n NodeSpec, op: &'n Recurrent, constants: &[bool]) -> Result<Recipe<'n>, KernelError> {
     let ([steps, batches, units], gates) = node.recurrent_sizes().expect("a layer that was checked");
     if units > MOST_UNITS {
-        return Err(node.unsupported(format!("{units} units; the GPU kernel holds {MOST_UNITS} at most")));
+        return Err(node.unsupported(format!("it has {units} units, but the GPU kernel holds at most {MOST_UNITS}")));
     }
     let layer = Layer { op, steps, batches, units, gates, packed: constants.get(1) == Some(&true) };
     let own = units.div_ceil(THREADS as usize);

@@ -105,7 +105,7 @@ impl NodeSpec {
 
     pub(super) fn check_attention(&self, op: &Attention) -> Result<(), KernelError> {
         let Some(sizes) = self.attention_sizes() else {
-            return Err(self.invalid("its queries, keys and values have four dimensions"));
+            return Err(self.invalid("required: its queries, keys and values have four dimensions"));
         };
         let AttentionSizes { batch, heads, shared, queries, capacity, depth, width } = sizes;
         let (keys, values) = (&self.inputs[1], &self.inputs[2]);
@@ -132,11 +132,11 @@ impl NodeSpec {
 
     pub(super) fn check_append(&self) -> Result<(), KernelError> {
         let dims = |tensor: &crate::TensorSpec| <[usize; 4]>::try_from(tensor.shape.dims()).ok();
-        let [cache, new, starts] = &self.inputs[..] else { return Err(self.invalid("it has three inputs")) };
+        let [cache, new, starts] = &self.inputs[..] else { return Err(self.invalid("required: it has three inputs")) };
         let (Some([b, n, c, d]), Some([rows, lists, s, run]), Some(made)) =
             (dims(cache), dims(new), dims(&self.outputs[0]))
         else {
-            return Err(self.invalid("its tensors have four dimensions"));
+            return Err(self.invalid("required: its tensors have four dimensions"));
         };
         let same = new.dtype == cache.dtype && self.outputs[0].dtype == cache.dtype;
         self.require(same, "its tensors are of one type")?;
@@ -148,7 +148,7 @@ impl NodeSpec {
     pub(super) fn check_rotary(&self) -> Result<(), KernelError> {
         let (x, angles) = (self.inputs[0].shape.dims(), self.inputs[1].shape.dims());
         let (&[batch, .., depth], &[_, pairs]) = (x, angles) else {
-            return Err(self.invalid("it turns four dimensions by angles of two"));
+            return Err(self.invalid("required: it turns four dimensions by angles of two"));
         };
         let sound =
             x.len() == 4 && self.inputs[1] == self.inputs[2] && pairs.checked_mul(2).is_some_and(|of| of <= depth);

@@ -54,7 +54,7 @@ impl NodeSpec {
     /// Rejects the node as invalid unless `holds`.
     #[doc(hidden)]
     pub fn require(&self, holds: bool, reason: &str) -> Result<(), KernelError> {
-        if holds { Ok(()) } else { Err(self.invalid(reason)) }
+        if holds { Ok(()) } else { Err(self.invalid(format!("required: {reason}"))) }
     }
 
     /// Whether all tensors of the node are `f32`.
@@ -117,7 +117,7 @@ impl NodeSpec {
             Op::Map(map) => {
                 let bitwise = |step: &Step| matches!(step, Step::Binary(function, ..) if function.is_bitwise());
                 let sound = map.domain.is_integer() || !map.expression.steps().iter().any(bitwise);
-                self.require(sound, "bits are those of integers")?;
+                self.require(sound, "a bit operation reads integers")?;
                 let fits = |input: &crate::TensorSpec| input.shape.broadcast_strides(to).map(|_| ());
                 self.inputs.iter().try_for_each(fits).map_err(|error| self.invalid(error.to_string()))
             }
@@ -135,7 +135,7 @@ impl NodeSpec {
                 let count = from.dims()[op.axis];
                 let sound = output.dtype == DType::I64 && count > 0;
                 self.require(sound, "it makes i64 indices along an axis that is not empty")?;
-                self.require(to.elements() == from.elements() / count, "its output lacks the axis")
+                self.require(to.elements() == from.elements() / count, "its output does not have the axis")
             }
             Op::TopK(op) => self.check_selection(op),
             Op::Fourier(op) => self.check_lines(op),
@@ -143,7 +143,7 @@ impl NodeSpec {
             Op::Resize(op) => {
                 let planes = [from, to].map(|shape| shape.dims().split_last_chunk::<2>());
                 let [Some((outer, input)), Some((same, output))] = planes else {
-                    return Err(self.invalid("it maps planes to planes"));
+                    return Err(self.invalid("required: it maps planes to planes"));
                 };
                 self.require(outer == same, "it maps planes to planes")?;
                 let has_source = output.contains(&0) || !input.contains(&0);
@@ -167,10 +167,10 @@ impl NodeSpec {
             Op::Concat(op) => self.check_parts(op.axis),
             Op::Slice(op) => {
                 let ranks = [op.starts.len(), op.steps.len(), to.rank()];
-                self.require(ranks == [from.rank(); 3], "one start and step an axis")?;
+                self.require(ranks == [from.rank(); 3], "one start and one step per axis")?;
                 self.require(op.is_within(from, to), "every index read is within the input")
             }
-            Op::Pad(op) => self.require([op.before.len(), to.rank()] == [from.rank(); 2], "one width an axis"),
+            Op::Pad(op) => self.require([op.before.len(), to.rank()] == [from.rank(); 2], "one width per axis"),
             Op::Gather(op) => self.check_indices(op),
             Op::Recurrent(_) => self.check_layer(),
             Op::NarrowMatMul(op) => self.check_narrow(op),
@@ -223,7 +223,7 @@ impl NodeSpec {
         let (Ok([m, k]), Ok([first, second]), Ok(made)) =
             (dims(&self.inputs[0]), dims(&self.inputs[1]), dims(&self.outputs[0]))
         else {
-            return Err(self.invalid("its tensors have two dimensions"));
+            return Err(self.invalid("required: its tensors have two dimensions"));
         };
         let (n, line) = if op.transpose_b { (first, second) } else { (second, first) };
         self.require(made == [m, n], "its output is of A's rows and B's columns")?;
@@ -240,7 +240,7 @@ impl NodeSpec {
         let deep = k.checked_mul(bits).is_some_and(|bits| bits.div_ceil(8) <= line) && (op.transpose_b || line == k);
         self.require(deep && block.is_multiple_of(8 / bits), "its weights are as deep as A")?;
         let sound = bits == 4 && block.is_multiple_of(8) && block <= NarrowMatMul::GREATEST_BLOCK && line % 4 == 0;
-        self.require(!op.quantize_a || sound, "A is quantised for weights of 4 bits in whole blocks alone")?;
+        self.require(!op.quantize_a || sound, "A is quantised only for 4-bit weights in whole blocks")?;
         let grid = [n, k.div_ceil(block)];
         let fits = self.inputs[2..op.operands()].iter().all(|of| of.shape.dims() == grid);
         self.require(fits, "each column has a scale for each block")
@@ -264,11 +264,11 @@ impl NodeSpec {
             [images[0], images[1], &self.inputs[1].shape].map(|shape| <[usize; 4]>::try_from(shape.dims()));
         let (Ok([n, channels, ..]), Ok([made, maps, ..]), Ok([rows, depth, height, width])) = (from, to, weights)
         else {
-            return Err(self.invalid("its tensors have four dimensions"));
+            return Err(self.invalid("required: its tensors have four dimensions"));
         };
-        self.require(n == made && rows == maps, "its images and maps are those of its weights")?;
+        self.require(n == made && rows == maps, "its channels match its weights")?;
         let divides = group > 0 && maps % group == 0 && depth.checked_mul(group) == Some(channels);
-        self.require(divides, "groups divide the channels")?;
+        self.require(divides, "the groups divide the channels evenly")?;
         self.check_window([[height, width], strides, dilations])
     }
 
@@ -282,7 +282,7 @@ impl NodeSpec {
             let own = input.shape.dims();
             let fits = input.dtype == output.dtype && own.len() == dims.len();
             let same = || (0..dims.len()).all(|other| other == axis || own[other] == dims[other]);
-            self.require(fits && same(), "its inputs differ along the axis only")?;
+            self.require(fits && same(), "its inputs differ only along the axis")?;
             sum = sum.saturating_add(own[axis]);
         }
         self.require(sum == dims[axis], "its inputs add up to the output")
@@ -307,14 +307,14 @@ impl NodeSpec {
         let (from, [values, indices]) = (&self.inputs[0].shape, [&self.outputs[0], &self.outputs[1]]);
         let dims = values.shape.dims();
         let same = dims.len() == from.rank() && (0..dims.len()).all(|a| a == op.axis || dims[a] == from.dims()[a]);
-        self.require(same && dims[op.axis] <= from.dims()[op.axis], "its output has no more along the axis alone")?;
+        self.require(same && dims[op.axis] <= from.dims()[op.axis], "its output is not longer along the axis")?;
         self.require(indices.dtype == DType::I64 && indices.shape == values.shape, "it makes an i64 index for each")
     }
 
     fn check_lines(&self, op: &Fourier) -> Result<(), KernelError> {
         let lines = [&self.inputs[0], &self.outputs[0]].map(|spec| <[usize; 3]>::try_from(spec.shape.dims()));
         let [Ok([count, read, parts]), Ok([same, made, made_parts])] = lines else {
-            return Err(self.invalid("its tensors have three dimensions"));
+            return Err(self.invalid("required: its tensors have three dimensions"));
         };
         self.require(matches!(self.inputs[0].dtype, DType::F32 | DType::F64), "its tensors are f32 or f64")?;
         let pairs = matches!(parts, 1 | 2) && (made_parts == 2 || op.inverse && made_parts == 1);
@@ -324,20 +324,23 @@ impl NodeSpec {
     }
 
     fn check_updates(&self) -> Result<(), KernelError> {
-        let [data, places, updates] = &self.inputs[..] else { return Err(self.invalid("it has three inputs")) };
+        let [data, places, updates] = &self.inputs[..] else {
+            return Err(self.invalid("required: it has three inputs"));
+        };
         let slices = data.shape.dims().first().copied().filter(|count| *count > 0);
         let run = slices.map(|count| data.shape.elements() / count);
         let wanted = run.and_then(|run| run.checked_mul(places.shape.elements()));
-        self.require(places.dtype == DType::I64, "its places are i64")?;
+        self.require(places.dtype == DType::I64, "its indices are i64")?;
         self.require(updates.dtype == data.dtype, "its updates have its input's type")?;
         let fits =
             wanted == Some(updates.shape.elements()) && data.shape.elements() == self.outputs[0].shape.elements();
-        self.require(fits, "it has a slice for each place")
+        self.require(fits, "it has a slice for each index")
     }
 
     fn check_layer(&self) -> Result<(), KernelError> {
         let Some(([steps, batch, units], gates)) = self.recurrent_sizes() else {
-            return Err(self.invalid("its first input has three dimensions, of which the last is its gates' units"));
+            return Err(self
+                .invalid("required: its first input has three dimensions, and the last holds the units of its gates"));
         };
         let has = |tensor: &crate::TensorSpec, elements: Option<usize>| Some(tensor.shape.elements()) == elements;
         let wide = gates * units;

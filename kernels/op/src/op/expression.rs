@@ -167,7 +167,7 @@ struct Parts {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExpressionError {
     /// A step reads a register that is neither an input nor an earlier step's result.
-    #[error("step {step} of an expression reads register {register}, which is not computed before it")]
+    #[error("step {step} of an expression reads register {register}, which is computed later or never")]
     Register {
         /// The step's index.
         step: usize,
@@ -175,7 +175,7 @@ pub enum ExpressionError {
         register: u16,
     },
     /// There are more than 65,535 registers, or there are no steps and not exactly one input.
-    #[error("an expression of {0} registers: 1 to 65535 are possible, and without a step exactly 1")]
+    #[error("an expression has {0} registers, but 1 to 65535 are possible, and exactly 1 without a step")]
     Length(usize),
 }
 

@@ -96,11 +96,11 @@ impl TreeNode {
 impl NodeSpec {
     pub(super) fn check_trees(&self) -> Result<(), KernelError> {
         let [x, nodes, roots, targets, weights, base] = &self.inputs[..] else {
-            return Err(self.invalid("it has six inputs"));
+            return Err(self.invalid("required: it has six inputs"));
         };
         let output = &self.outputs[0];
         let (&[rows, _], &[same, scores]) = (x.shape.dims(), output.shape.dims()) else {
-            return Err(self.invalid("it maps rows to rows"));
+            return Err(self.invalid("required: it maps rows to rows"));
         };
         let floats = [x, output].iter().all(|tensor| matches!(tensor.dtype, DType::F32 | DType::F64));
         self.require(floats && rows == same, "it maps rows of floats to as many")?;

@@ -9,7 +9,7 @@ use crate::platform::{DeviceId, DeviceKind, DeviceKinds};
 #[expect(missing_docs, reason = "fields are what the messages call them")]
 pub enum Violation {
     /// The number of entries differs from the number of tasks.
-    #[error("{given} entries for {tasks} tasks")]
+    #[error("{given} entries are given for {tasks} tasks")]
     Length { tasks: usize, given: usize },
     /// A device that the platform does not have.
     #[error("{task} is on {device}, which does not exist")]
@@ -27,7 +27,7 @@ pub enum Violation {
     #[error("{first} is on {first_device} and {second} on {second_device}, but they are colocated")]
     Colocation { first: TaskId, first_device: DeviceId, second: TaskId, second_device: DeviceId },
     /// More memory in use on a device than its capacity.
-    #[error("{device} has {available} bytes, and {needed} are placed on it")]
+    #[error("{device} has {available} bytes, but {needed} bytes are placed on it")]
     Memory { device: DeviceId, needed: u128, available: u64 },
     /// A time that is negative, infinite or not a number.
     #[error("{what} has a time that is negative or not finite")]
@@ -36,13 +36,13 @@ pub enum Violation {
     #[error("{task} is placed on {placed} but runs on {runs}")]
     OtherDevice { task: TaskId, placed: DeviceId, runs: DeviceId },
     /// A task or transfer does not take as long as it costs.
-    #[error("{what} takes {taken} and should take {cost}")]
+    #[error("{what} takes {taken}, but should take {cost}")]
     Duration { what: Subject, taken: f64, cost: f64 },
     /// Two items overlap on a device.
     #[error("{first} and {second} are on {device} at the same time")]
     Overlap { device: DeviceId, first: Subject, second: Subject },
     /// A task starts before one of its inputs is on its device.
-    #[error("{task} starts at {start}, but {datum} is there only at {available}")]
+    #[error("{task} starts at {start}, but {datum} arrives only at {available}")]
     Precedence {
         task: TaskId,
         start: f64,
@@ -51,10 +51,10 @@ pub enum Violation {
         available: f64,
     },
     /// A datum that is needed on a device and never arrives there.
-    #[error("{datum} is needed on {to} and not sent there")]
+    #[error("{datum} is needed on {to}, but not sent there")]
     MissingTransfer { datum: DatumId, to: DeviceId },
     /// A transfer that is not needed, that repeats another, or whose ends or size are wrong.
-    #[error("the transfer of {datum} from {from} to {to} is not needed, or a repetition, or of a wrong size")]
+    #[error("the transfer of {datum} from {from} to {to} is redundant, repeated, or has a wrong size")]
     NeedlessTransfer { datum: DatumId, from: DeviceId, to: DeviceId },
     /// A send or transfer that starts before its datum is ready.
     #[error("the transfer of {datum} to {to} starts at {start}, but the datum is ready only at {available}")]
@@ -63,16 +63,16 @@ pub enum Violation {
     #[error("the transfers of {first} and {second} from {from} to {to} overlap")]
     SharedLink { from: DeviceId, to: DeviceId, first: DatumId, second: DatumId },
     /// The order is not a permutation of the tasks, or contradicts start times or the graph.
-    #[error("the order does not hold every task once, by start time, after its predecessors; {task} is out of place")]
+    #[error("{task} is out of place: the order must list every task once, by start time and after its predecessors")]
     Order {
         /// A task that is out of place, repeated or missing.
         task: TaskId,
     },
     /// The makespan is not the end of the last task.
-    #[error("the makespan is said to be {given}, but the last task ends at {last}")]
+    #[error("the makespan is given as {given}, but the last task ends at {last}")]
     Makespan { given: f64, last: f64 },
     /// The traffic is not the sum of the transfers.
-    #[error("the traffic is said to be {given} bytes, but the transfers sum to {sum}")]
+    #[error("the traffic is given as {given} bytes, but the transfers have {sum} bytes")]
     Traffic { given: u64, sum: u128 },
 }
 

@@ -18,7 +18,7 @@ pub enum GraphError {
     #[error("{datum} is consumed by {consumer:?}, but the graph has only {count} data")]
     UnknownDatum { datum: DatumId, consumer: String, count: usize },
     /// A number of operations that is negative, infinite or not a number.
-    #[error("task {task:?} has {operations} operations; their number is finite and not negative")]
+    #[error("task {task:?} has {operations} operations; the number must be finite and not negative")]
     Operations { task: String, operations: f64 },
     /// A task that allows no kind of device.
     #[error("task {task:?} allows no kind of device; allow at least one")]
@@ -42,7 +42,7 @@ pub enum GraphError {
     )]
     ColocatedPins { first: String, first_pin: DeviceId, second: String, second_pin: DeviceId },
     /// More tasks, data or edges than ids can number.
-    #[error("a graph holds fewer than 2^32 {what}, here are {count}")]
+    #[error("the graph has {count} {what}, but fewer than 2^32 are possible")]
     TooLarge { what: &'static str, count: usize },
 }
 

@@ -16,9 +16,7 @@ pub struct ProblemError {
 impl ProblemError {
     /// Times that are finite, but whose sum is not.
     pub(super) fn overflow() -> Self {
-        Self::new(
-            "the times of all tasks and transfers together are more than a number can hold; use a larger unit of time",
-        )
+        Self::new("the sum of all task and transfer times exceeds the range of a number; use a larger unit of time")
     }
 
     /// The cost model gave an impossible time for a task.
@@ -40,8 +38,9 @@ impl ProblemError {
     pub(super) fn rules(rules: &Rules) -> Self {
         let Rules { send_costs, delays, slowdowns, .. } = rules;
         Self::new(format!(
-            "send costs and delays are finite and not negative, and slowdowns are finite and at least 1; of delays and slowdowns there \
-             is one for each pair of devices; here they are {send_costs:?}, {delays:?} and {slowdowns:?}"
+            "send costs {send_costs:?}, delays {delays:?} or slowdowns {slowdowns:?} are invalid; costs and \
+             delays must be finite and not negative, slowdowns at least 1, with one delay and slowdown per pair \
+             of devices"
         ))
     }
 
@@ -65,19 +64,20 @@ impl ProblemError {
         let memory = |device: DeviceId| platform.device(device).memory.unwrap_or(u64::MAX);
         let text = match (admitted.clone().next(), runs.max_by_key(|&device| memory(device))) {
             (None, _) => format!(
-                "task {task:?} (or its colocation group) may run only on {allowed}, and the platform has no such device"
+                "task {task:?} (or its colocation group) may run only on {allowed}, but the platform has no such \
+                 device"
             ),
             (Some(device), None) => {
                 let lame = name(members.iter().find(|&&task| problem.time(task, device).is_infinite()));
                 let device = &platform.device(device).name;
                 format!(
-                    "no device of the allowed kinds ({allowed}) can run task {lame:?} and all that is colocated with it; device \
-                     {device:?} cannot run it"
+                    "no device of the allowed kinds ({allowed}) can run task {lame:?} and all its colocated \
+                     tasks; device {device:?} cannot run it"
                 )
             }
             (_, Some(device)) => format!(
-                "task {task:?} and what is colocated with it need {} bytes; the largest device that can run them is {:?} with {} \
-                 bytes",
+                "task {task:?} and its colocated tasks need {} bytes, but the largest device that can run them \
+                 is {:?} with {} bytes",
                 problem.demand(unit),
                 platform.device(device).name,
                 memory(device)

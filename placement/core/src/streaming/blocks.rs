@@ -11,13 +11,13 @@ pub enum BlocksError {
     #[error("block {block} holds {node}, but the graph has {count} nodes")]
     UnknownNode { block: usize, node: NodeId, count: usize },
     /// A task that is not in exactly one block.
-    #[error("task {node:?} is in {times} blocks; each task is in one")]
+    #[error("task {node:?} is in {times} blocks, but must be in one")]
     Uncovered { node: String, times: usize },
     /// A task that reads data of a later block.
     #[error("task {node:?} in block {block} reads from block {later}, which comes later")]
     Backward { node: String, block: usize, later: usize },
     /// A block with more tasks than processing elements.
-    #[error("block {block} holds {tasks} tasks, and there are {elements} processing elements")]
+    #[error("block {block} holds {tasks} tasks, but there are {elements} processing elements")]
     TooLarge { block: usize, tasks: usize, elements: usize },
 }
 
@@ -131,13 +131,13 @@ mod tests {
             Blocks::new(&graph, lists, elements).map(|blocks| blocks.count()).map_err(|error| error.to_string())
         };
         assert_eq!(new(&[&[0, 3], &[], &[1, 2]], 2), Ok(2));
-        assert_eq!(new(&[&[0, 1, 2]], 2).unwrap_err(), "block 0 holds 3 tasks, and there are 2 processing elements");
+        assert_eq!(new(&[&[0, 1, 2]], 2).unwrap_err(), "block 0 holds 3 tasks, but there are 2 processing elements");
         assert_eq!(
             new(&[&[1], &[0, 2]], 2).unwrap_err(),
             "task \"b\" in block 0 reads from block 1, which comes later"
         );
-        assert_eq!(new(&[&[0], &[1]], 2).unwrap_err(), "task \"c\" is in 0 blocks; each task is in one");
-        assert_eq!(new(&[&[0, 1], &[1, 2]], 2).unwrap_err(), "task \"b\" is in 2 blocks; each task is in one");
+        assert_eq!(new(&[&[0], &[1]], 2).unwrap_err(), "task \"c\" is in 0 blocks, but must be in one");
+        assert_eq!(new(&[&[0, 1], &[1, 2]], 2).unwrap_err(), "task \"b\" is in 2 blocks, but must be in one");
         assert_eq!(new(&[&[4]], 2).unwrap_err(), "block 0 holds node 4, but the graph has 4 nodes");
     }
 }

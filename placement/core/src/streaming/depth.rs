@@ -9,8 +9,8 @@ use crate::graph::Rows;
 pub enum DepthError {
     /// A component that waits for itself through memory.
     #[error(
-        "buffer {node:?} is on a cycle once directions between tasks are ignored, so tasks that stream to each other wait for \
-         memory that they fill; break the cycle with another buffer"
+        "buffer {node:?} is on an undirected cycle, so tasks that stream to each other wait for memory that they \
+         fill; break the cycle with another buffer"
     )]
     BufferCycle {
         /// Name of the first buffer that waits for its own readers, directly or through other buffers.

@@ -56,7 +56,7 @@ impl NodePart {
 /// Returns an error for content that is not JSON of this form, or not a canonical task graph.
 pub fn parse_canonical(bytes: &[u8]) -> Result<CanonicalGraph, CanonicalError> {
     let document: Document = serde_json::from_slice(bytes)
-        .map_err(|error| CanonicalError::new(format!("no canonical task graph in JSON: {error}")))?;
+        .map_err(|error| CanonicalError::new(format!("it is not a canonical task graph in JSON: {error}")))?;
     let mut builder = CanonicalGraphBuilder::new();
     let places: BTreeMap<u64, NodeId> =
         document.nodes.iter().map(|part| (part.id, builder.node(part.node()))).collect();
@@ -84,6 +84,6 @@ mod tests {
         assert_eq!(kinds, [("7", Buffer), ("3", Source), ("1", Downsampler), ("4", Buffer), ("2", Sink)]);
         let refused = |text: &str| parse_canonical(text.as_bytes()).unwrap_err().to_string();
         assert!(refused(r#"{"nodes": []}"#).contains("missing field `edges`"));
-        assert!(refused(r#"{"nodes": [], "edges": [[1, 2, 3]]}"#).contains("node \"1\", which is not among the nodes"));
+        assert!(refused(r#"{"nodes": [], "edges": [[1, 2, 3]]}"#).contains("node \"1\", which does not exist"));
     }
 }

@@ -196,7 +196,7 @@ impl CanonicalGraph {
             if volume > MAX_VOLUME || (needed && volume == 0) {
                 let node = node.name();
                 let text =
-                    format!("node {node:?} has an {side} volume of {volume}; it should be from 1 to {MAX_VOLUME}");
+                    format!("node {node:?} has an {side} volume of {volume}, but 1 to {MAX_VOLUME} are possible");
                 return Err(CanonicalError::new(text));
             }
         }
@@ -251,7 +251,7 @@ impl CanonicalGraph {
 
 fn check_count(what: &'static str, count: usize, limit: usize) -> Result<(), CanonicalError> {
     match count > limit {
-        true => Err(CanonicalError::new(format!("{count} {what}; at most {limit} are taken"))),
+        true => Err(CanonicalError::new(format!("the graph has {count} {what}, but the limit is {limit}"))),
         false => Ok(()),
     }
 }
@@ -259,7 +259,7 @@ fn check_count(what: &'static str, count: usize, limit: usize) -> Result<(), Can
 fn check_names(nodes: &[Node]) -> Result<(), CanonicalError> {
     let mut seen = BTreeSet::new();
     match nodes.iter().find(|node| !seen.insert(node.name())) {
-        Some(node) => Err(CanonicalError::new(format!("two nodes are named {:?}; names are unique", node.name()))),
+        Some(node) => Err(CanonicalError::new(format!("two nodes are named {:?}; rename one of them", node.name()))),
         None => Ok(()),
     }
 }
@@ -308,7 +308,7 @@ mod tests {
         let pair = [task("a", 8, 4), task("b", 4, 4)];
         let cases: [(&[Node], &[Ends], &str); 8] = [
             (&[task("a", 1, 1), task("a", 1, 1)], &[], "two nodes are named \"a\""),
-            (&pair, &[(0, 2, None)], "edge 0 (from 0) has an end at node \"node 2\""),
+            (&pair, &[(0, 2, None)], "edge 0 (counted from 0) ends at node \"node 2\""),
             (&pair, &[(0, 1, None), (0, 1, None)], "node \"a\" has two edges to \"b\""),
             (&[task("a", 0, 4)], &[], "node \"a\" has an input volume of 0"),
             (&[task("a", 1, 4), task("c", 5, 5)], &[(0, 1, None)], "node \"c\" has an input volume of 5"),

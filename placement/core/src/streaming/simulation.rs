@@ -69,14 +69,14 @@ impl fmt::Display for Wait {
 #[expect(missing_docs, reason = "fields are what the messages call them")]
 pub enum SimulationError {
     /// Tasks that wait for each other.
-    #[error("block {block} deadlocks: {}; give its channels more room", joined(cycle))]
+    #[error("block {block} deadlocks: {}; give its channels more capacity", joined(cycle))]
     Deadlock {
         block: usize,
         /// Each task waits for the next, the last for the first.
         cycle: Vec<Wait>,
     },
     /// More work than allowed.
-    #[error("the tasks take {work} steps in all; at most {limit} are simulated")]
+    #[error("the tasks take {work} steps, but the limit of the simulation is {limit}")]
     TooLong { work: u64, limit: u64 },
 }
 
@@ -438,6 +438,6 @@ mod tests {
 
     #[test]
     fn more_work_than_allowed_is_refused() {
-        assert!(simulate(&[task("a", 1001, 1)], &[], None).unwrap_err().contains("take 1001 steps in all"));
+        assert!(simulate(&[task("a", 1001, 1)], &[], None).unwrap_err().contains("take 1001 steps, but"));
     }
 }

@@ -19,7 +19,7 @@ const GRAPH_HEADING: [&str; 9] = [
 const PLATFORM_HEADING: [&str; 5] = ["Id", "RAM", "#operations", "communication speed", "type"];
 
 fn no_place(what: String) -> WriteError {
-    WriteError::Unrepresentable { format: "the thesis' CSV", what }
+    WriteError::Unrepresentable { format: "the CSV of Laich 2017", what }
 }
 
 /// Writes a graph; tasks are numbered from 0.

@@ -162,7 +162,7 @@ fn what_is_not_given_as_the_model_declares_it_is_refused_by_name() {
     let flat = || Tensor::from_elements(Shape::new([1, 1]).expect("small"), &[1f32]).expect("one");
     let x = || Inputs::new().tensor("x", one());
     for (given, told) in [
-        (x(), "`s[0]`, `s[1]` and so on, or `s[]` for none) is not given"),
+        (x(), "`s[0]`, `s[1]` and so on, or `s[]` for none) is missing"),
         (x().tensor("s", one()), "input `s` is given as `s`"),
         (x().tensor("s[1]", one()), "input `s` is given as `s[1]`"),
         (x().tensor("s[0]", one()).tensor("s[2]", one()), "`s[0]`, `s[2]`"),
@@ -200,10 +200,10 @@ fn outputs_are_what_the_model_declares() {
     let same = || NodeProto::of("Identity", &["s"], &["y"]);
     made(same(), floats("y").sequence().optional()).expect("an optional sequence is there");
     for (node, output, told) in [
-        (same(), floats("y"), "output `y` is a sequence, and the model declares a tensor"),
+        (same(), floats("y"), "output `y` is a sequence, but the model declares a tensor"),
         (same(), value("y"), "is a sequence"),
-        (same(), of_type(data_type::DOUBLE), "with an element of f32[1], and the model declares sequence of f64"),
-        (NodeProto::of("Optional", &[], &["y"]), floats("y"), "is an optional that holds nothing"),
+        (same(), of_type(data_type::DOUBLE), "with an element of f32[1], but the model declares sequence of f64"),
+        (NodeProto::of("Optional", &[], &["y"]), floats("y"), "is an empty optional"),
     ] {
         let error = made(node, output).expect_err(told);
         assert!(error.to_string().contains(told), "{error} should contain: {told}");
@@ -225,13 +225,19 @@ fn models_that_cannot_be_told_apart_or_hold_more_are_refused() {
         Session::from_bytes(&model(nodes(), input, vec![value("y")]), one_cpu()).map(drop).expect_err("refused")
     };
     for (input, told) in [
-        (vec![floats("s").sequence(), floats("s[0]")], "input `s[0]`: has the name of a part of `s`"),
-        (vec![floats("s").sequence(), floats("s").sequence()], "input `s`: is given twice"),
-        (vec![floats("s").sequence().sequence()], "input `s`: is not declared as a tensor, a sequence"),
-        (vec![floats("s").optional().sequence()], "input `s`: is not declared"),
-        (vec![floats("s").optional().optional()], "input `s`: is not declared"),
+        (
+            vec![floats("s").sequence(), floats("s[0]")],
+            "input `s[0]`: has the name of a part of the sequence or optional `s`",
+        ),
+        (vec![floats("s").sequence(), floats("s").sequence()], "input `s`: is defined twice"),
+        (vec![floats("s").sequence().sequence()], "input `s`: has an unsupported type"),
+        (vec![floats("s").optional().sequence()], "input `s`: has an unsupported type"),
+        (vec![floats("s").optional().optional()], "input `s`: has an unsupported type"),
         (vec![ValueInfoProto::tensor("s", data_type::STRING, vec![]).sequence()], "type string"),
-        (vec![floats("s").sequence(), floats("one").sequence()], "input `one`: is a sequence or an optional, and has"),
+        (
+            vec![floats("s").sequence(), floats("one").sequence()],
+            "input `one`: is a sequence or an optional, but its default",
+        ),
     ] {
         let error = refused(input).to_string();
         assert!(error.contains(told), "{error} should contain: {told}");

@@ -33,11 +33,12 @@ impl Source {
             let size: u32 = parse_size(size).map_err(|error| refuse(&error))?;
             if name == "residual" {
                 let program = residual_network(size)
-                    .ok_or_else(|| refuse(&"there are residual networks of 50, 101 and 152 layers"))?;
+                    .ok_or_else(|| refuse(&"known residual networks have 50, 101 or 152 layers"))?;
                 return Source::of_program(text, &program, args);
             }
-            let known = "known are chain, fork-join, in-tree, out-tree, wavefront, fft, gauss, cholesky and residual";
-            let shape = shape_by_name(name, size).ok_or_else(|| refuse(&format!("there is no such shape; {known}")))?;
+            let known =
+                "the shapes are chain, fork-join, in-tree, out-tree, wavefront, fft, gauss, cholesky and residual";
+            let shape = shape_by_name(name, size).ok_or_else(|| refuse(&format!("the shape is unknown; {known}")))?;
             let graph = RandomVolumes { shape, volume: RANDOM_VOLUME }.generate(args.seed);
             let graph = graph.map_err(|error| refuse(&error))?;
             return Ok(Source { name: format!("{text} (seed {})", args.seed), graph, converted: None });

@@ -189,7 +189,7 @@ fn memory(found: &Findings, inventory: &Inventory) -> String {
         (Some(limited), _) => self::limited(limited),
         (None, Some(error)) => format!("the network did not run under a memory limit: {error}"),
         (None, None) if inventory.devices().count() == 1 => {
-            "one core: there is no second device, so the network cannot be divided".to_owned()
+            "this machine has one core and no other device, so the network cannot be divided".to_owned()
         }
         (None, None) => {
             "no limit was found that is too small for each device alone, but not for all together".to_owned()
@@ -312,7 +312,7 @@ mod tests {
         let certain = "auto is 2.38 times as fast as cpu0, the fastest device alone: ";
         let (text, fastest) = text_and_fastest([3.0, 5.0], false);
         assert!(text.contains(certain) && !text.contains("busy") && fastest == "auto", "{text}{fastest}");
-        assert!(text.contains("memory: one core: there is no second device"), "{text}");
+        assert!(text.contains("memory: this machine has one core and no other device"), "{text}");
         assert!(
             text.contains("off by 30 % on average, and by 6 % after 2 rounds; that of auto was 50 % too short"),
             "{text}"

@@ -105,8 +105,8 @@ impl Generation<'_> {
         command.alike.refuse("a language model")?;
         let given = [
             (command.repeat.is_some(), "--repeat", "nothing is run"),
-            (!command.model.input.is_empty(), "--input", "--bench says how many tokens there are"),
-            (command.model.random.is_some(), "--random", "--bench says how many tokens there are"),
+            (!command.model.input.is_empty(), "--input", "--bench sets the number of tokens"),
+            (command.model.random.is_some(), "--random", "--bench sets the number of tokens"),
             (command.devices_file.is_some(), "a file of DEVICES", "a language model is planned for a --platform"),
         ];
         refuse_given(&given, "a language model")
@@ -118,8 +118,8 @@ impl Generation<'_> {
         self.refuse()?;
         let (prompt, tokens) = command.generation.bench.unwrap_or(BENCH);
         if tokens == 0 {
-            let what = "--bench P,0 has no decoding whose rate could be kept";
-            return Err(CliError::input(format!("{what}; give 1 token at least, such as --bench 512,128")));
+            let what = "--bench P,0 decodes no tokens, so there is no rate to keep";
+            return Err(CliError::input(format!("{what}; give at least 1 token, as in --bench 512,128")));
         }
         let place = PlaceArgs::any(&command.constraints);
         let model = ModelArgs { model: Some(self.folder.to_owned()), ..command.model.clone() };
@@ -137,7 +137,7 @@ impl Generation<'_> {
         let is_gpu = |device: &&DeviceEntry| device.kind == Some(DeviceKind::Gpu);
         let gpus: Vec<_> = platform.devices.iter().filter(is_gpu).map(|gpu| (gpu.name.clone(), gpu.memory)).collect();
         if gpus.is_empty() {
-            let what = "there is no GPU whose memory could be sought";
+            let what = "this machine has no GPU whose memory could be reduced";
             return Err(CliError::input(format!("{what}; give --platform FILE, or the example --platform one-gpu")));
         }
         Ok(Plans { generator, platform, gpus, sample: Sample { prompt, tokens }, goal: 0.0 })
@@ -230,7 +230,7 @@ impl Report {
         let (goal, gpus) = (self.goal_tokens_per_second, self.gpus.join(", "));
         let verdict = match &self.least {
             Some(least) => format!(
-                "{goal:.1} tokens/s after {} tokens need {} on {gpus}: {:.1} are predicted.",
+                "{goal:.1} tokens/s after {} tokens need {} on {gpus}: the prediction is {:.1} tokens/s.",
                 self.prompt + self.tokens - 1,
                 format_bytes(least.limit_bytes.unwrap_or(least.peak_bytes)),
                 least.decode_tokens_per_second,

@@ -66,7 +66,7 @@ impl Graph<'_> {
                 self.on_alike(&Alone { name, workload, time_unit: loaded.time_unit, physical: None }, output)
             }
             Loaded::Problems(problems) => self.on_only(&problems, output),
-            _ => Err(CliError::input(format!("{name} holds no graph; name the graph first, then the devices"))),
+            _ => Err(CliError::input(format!("{name} does not hold a graph; name the graph first, then the devices"))),
         }
     }
 
@@ -76,7 +76,7 @@ impl Graph<'_> {
             [one] => self.on_platform(one, output),
             several => {
                 let (name, count) = (self.path.display(), several.len());
-                Err(CliError::input(format!("{name} has {count} problems; put one into a file of its own")))
+                Err(CliError::input(format!("{name} has {count} problems; copy one of them into a separate file")))
             }
         }
     }
@@ -90,8 +90,8 @@ impl Graph<'_> {
             (Goal::Within(_), ..) | (.., None) => 1.0,
             (Goal::Deadline(_), None, Some(unit)) => {
                 return Err(self.about(format!(
-                    "--deadline is in milliseconds, and the length of the graph's time unit {unit:?} is not known; known are s, ms, us, µs and ns. \
-                     Say --within instead"
+                    "--deadline is in milliseconds, but the graph's time unit {unit:?} is not one of s, ms, us, \
+                     µs and ns; use --within instead"
                 )));
             }
         };
@@ -110,7 +110,9 @@ impl Graph<'_> {
         for (name, bytes) in named_once("--memory", &self.command.devices.memory)? {
             if !loaded.platform.limit(&name, bytes) {
                 let known: Vec<_> = loaded.platform.devices().iter().map(|device| device.name.as_str()).collect();
-                return Err(self.about(format!("--memory names {name}, but the devices are {}", known.join(", "))));
+                return Err(
+                    self.about(format!("--memory: there is no device {name}; the devices are {}", known.join(", ")))
+                );
             }
         }
         let problem = self.command.rules.problem(&loaded).map_err(|error| self.about(error))?;
@@ -119,13 +121,14 @@ impl Graph<'_> {
         let placers = placers.collect::<Result<Vec<Box<dyn Placer>>, TrialError>>()?;
         let placers: Vec<&dyn Placer> = placers.iter().map(AsRef::as_ref).collect();
         let best = best_schedule(&problem, &placers);
-        let best = best.ok_or_else(|| self.about("none of the strategies places it; name others with --place"))?;
+        let best =
+            best.ok_or_else(|| self.about("no strategy finds a placement; name other strategies with --place"))?;
         let reached = best.1.makespan;
         let unit = loaded.facts.time_unit.as_deref();
         let deadline = self.deadline(reached, unit)?;
         let subset = fewest_of_platform(&problem, best, deadline, &placers).ok_or_else(|| {
             let (deadline, reached) = (with_unit(unit, deadline), with_unit(unit, reached));
-            self.about(format!("no strategy keeps {deadline}; the best takes {reached} on all devices"))
+            self.about(format!("no strategy meets {deadline}; the best takes {reached} on all devices"))
         })?;
         let memory = memory_over_time(&problem, &subset.schedule);
         let busy = subset.schedule.busy(problem.platform().device_count());
@@ -184,7 +187,7 @@ impl Graph<'_> {
         let deadline = self.deadline(path, unit)?;
         let answers = Answers::new(&problem, deadline).map_err(|error| self.about(error))?;
         if let Some(wrong) = answers.wrong(&problem) {
-            return Err(CliError::internal(format!("a result did not pass the checker: {wrong}")));
+            return Err(CliError::internal(format!("the checker rejects a result: {wrong}")));
         }
         if let (Some(path), Some(physical)) = (&alike.physical, &alone.physical) {
             write_with(path, |file| physical.write(Some(&answers.zeroed), file).map_err(std::io::Error::other))?;

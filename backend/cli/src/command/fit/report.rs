@@ -240,9 +240,7 @@ impl Report {
                     row.stream,
                 );
             }
-            _ => {
-                text.push_str("nothing that was tried keeps it; give more time, or `anabranch run --refine 3` first\n")
-            }
+            _ => text.push_str("no plan met the goal; allow more time, or run `anabranch run --refine 3` first\n"),
         }
         if let Some(beside) = &self.beside {
             let Beside { any_order, each_order, this_order, other, bound, holes, measured, .. } = beside;

@@ -37,7 +37,7 @@ pub(super) fn run(command: &FlowCommand, path: &Path, output: Output) -> Result<
     let token = cancel_on_interrupt()?;
     let directory = command.graph.dir.as_deref().unwrap_or(Path::new("."));
     if command.graph.dry_run && !directory.is_dir() {
-        return Err(CliError::in_file(directory, "there is no such directory yet; a run makes it"));
+        return Err(CliError::in_file(directory, "the directory does not exist yet; a run creates it"));
     }
     let looked = || PreparedRecipe::new(&recipe, directory, command.graph.fresh, &token);
     let prepared =
@@ -68,7 +68,8 @@ fn read(path: &Path) -> Result<PhysicalGraph, CliError> {
             parse(&name, &bytes).and_then(|graph| graph.unroll()).map_err(|error| in_file(&error))
         }
         _ => Err(in_file(
-            &"says what tasks cost and not what they do; `anabranch simulate` places it, and a logical graph of DALiuGE can be run",
+            &"has the costs of tasks but not their commands; use `anabranch simulate`, or run a logical graph of \
+                 DALiuGE",
         )),
     }
 }
@@ -82,7 +83,7 @@ fn list(recipe: &Recipe, prepared: &PreparedRecipe<'_>, output: Output) -> Resul
         for (label, reason) in &due {
             table.row([shortened(label, WIDTH), reason.to_string()]);
         }
-        format!("{runs} applications would run at most, {kept} are kept\n\n{table}")
+        format!("applications: at most {runs} would run, {kept} are kept\n\n{table}")
     };
     let due: Vec<Value> =
         due.iter().map(|(label, reason)| json!({"application": label, "why": reason.to_string()})).collect();
@@ -221,19 +222,20 @@ impl Report<'_> {
 
     /// Returns the command's error, if there is one.
     fn end(&self, timeout: Option<Duration>) -> Result<(), CliError> {
-        const AGAIN: &str = "run it again to go on: what has ended well is kept";
+        const AGAIN: &str = "run the command again to continue: completed applications are kept";
         if self.outcome.is_cancelled {
             return Err(match timeout {
-                Some(timeout) => {
-                    CliError::input(format!("the run was ended after {} s; {AGAIN}", timeout.as_secs_f64()))
-                }
+                Some(timeout) => CliError::input(format!(
+                    "the run was stopped after {} s (--timeout); {AGAIN}",
+                    timeout.as_secs_f64()
+                )),
                 None => CliError::interrupted(),
             });
         }
         let Some(first) = self.outcome.failures().first() else { return Ok(()) };
         let others = self.outcome.drops.iter().filter(|drop| drop.failure.is_some()).count() - 1;
         Err(CliError::unexpected(format!(
-            "{} failed: {}; {} drops depend on it, and {others} others failed; mend that, and {AGAIN}",
+            "{} failed: {}; drops that depend on it: {}; other failures: {others}; fix the cause, and {AGAIN}",
             first.drop,
             first.why.replace("\n ", ""),
             first.dependent_count

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub(super) enum ProgramName {
     /// Longest common subsequence
     Lcs,
-    /// Product of matrices
+    /// Matrix multiplication
     Matmul,
     /// Integral by fork and join
     Forkjoin,
@@ -48,12 +48,10 @@ impl ProgramName {
             ProgramName::Forkjoin | ProgramName::Pipeline => 1 << 40,
         };
         if size > most {
-            return Err(CliError::input(format!(
-                "--size {size} is too large for this program; it takes at most {most}"
-            )));
+            return Err(CliError::input(format!("--size {size} is too large for this program; use at most {most}")));
         }
         if block == 0 {
-            return Err(CliError::input("--block 0 holds nothing; use at least 1"));
+            return Err(CliError::input("--block 0 is too small; use at least 1"));
         }
         let side = size.div_ceil(block);
         let nodes = match self {
@@ -63,7 +61,8 @@ impl ProgramName {
         };
         if nodes > MOST_NODES {
             return Err(CliError::input(format!(
-                "--block {block} makes {nodes} nodes of --size {size}; at most {MOST_NODES} are taken: use larger blocks"
+                "--block {block} divides --size {size} into {nodes} nodes, but the limit is {MOST_NODES}; use \
+                 larger blocks"
             )));
         }
         // Programs make borders of a block's size, so a block must not exceed the whole.

@@ -9,7 +9,7 @@ pub(super) enum Machines {}
 
 impl Machines {
     pub(super) fn start(_: &Job) -> Result<(Self, Peers), CliError> {
-        Err(CliError::input("--processes: processes can be machines on Linux alone; leave out --processes"))
+        Err(CliError::input("--processes works only on Linux; leave it out"))
     }
 
     pub(super) fn explain(self, _: FlowError) -> CliError {

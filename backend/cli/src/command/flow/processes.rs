@@ -66,7 +66,7 @@ impl Machines {
             let told = here.set_write_timeout(Some(PATIENCE)).and_then(|()| peers.hand_over(&here));
             let told = told.and_then(|()| here.write_all(&job)).and_then(|()| here.shutdown(Shutdown::Write));
             told.map_err(|error| {
-                CliError::input(format!("the job could not be sent to the process of machine {machine}: {error}"))
+                CliError::input(format!("machine {machine}: its process did not receive the job: {error}"))
             })?;
         }
         Ok((machines, own))
@@ -110,7 +110,7 @@ impl MachineCommand {
     /// Runs one machine of a flow.
     pub(crate) fn run(self) -> Result<(), CliError> {
         let refused = |error: io::Error| {
-            CliError::input(format!("{NAME} is started by `anabranch flow --processes`, not by hand: {error}"))
+            CliError::input(format!("{NAME} cannot be used by hand; `anabranch flow --processes` starts it: {error}"))
         };
         let told = UnixStream::from(stdin().as_fd().try_clone_to_owned().map_err(refused)?);
         let peers = Peers::take_over(&told).map_err(refused)?;

@@ -22,7 +22,7 @@ const RUNS: u32 = 3;
 impl FlowCommand {
     pub(super) fn run_program(&self, program: ProgramName, output: Output) -> Result<(), CliError> {
         let graph = &self.graph;
-        const WHY: &str = "it is of graphs";
+        const WHY: &str = "it is an option of graphs";
         let given = [
             (graph.dir.is_some(), "--dir", WHY),
             (graph.fresh, "--fresh", WHY),
@@ -203,9 +203,10 @@ impl<P: Program> Runner<'_, P> {
         expected: Option<&P::Answer>,
     ) -> Result<FlowReport, CliError> {
         match expected {
-            Some(expected) if answer.as_ref() != Some(expected) => {
-                Err(CliError::unexpected(format!("{}: the flow's answer is not the loop's", self.program.name())))
-            }
+            Some(expected) if answer.as_ref() != Some(expected) => Err(CliError::unexpected(format!(
+                "{}: the result of the flow differs from that of the loop",
+                self.program.name()
+            ))),
             _ => Ok(report),
         }
     }

@@ -131,8 +131,8 @@ impl Answers {
             if asked >= context {
                 self.report(answers)?;
                 let reached = format!("the chat has reached the model's context of {context} tokens");
-                let next = "begin a new chat with what matters of this one";
-                return Err(CliError::input(format!("{reached}: it has {asked} with this message; {next}")));
+                let next = "start a new chat, with the relevant part of this one";
+                return Err(CliError::input(format!("{reached}: the chat and this message have {asked}; {next}")));
             }
             let settings = Settings {
                 seed: self.settings.seed.wrapping_add(answers.len() as u64),

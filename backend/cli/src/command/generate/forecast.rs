@@ -55,7 +55,7 @@ pub(in super::super) fn rows(sample: Sample, forecast: &Forecast) -> Result<Vec<
 impl Row {
     fn of(test: &'static str, tokens: usize, cache: usize, planned: &Planned) -> Result<Self, CliError> {
         if planned.rest.is_some() {
-            let what = "the model runs in phases, of which only the first is known before a run";
+            let what = "the model runs in phases, and only the first is known before a run";
             return Err(CliError::input(format!("{what}; measure it: anabranch generate FOLDER --bench P,N")));
         }
         let predicted_tokens_per_second = tokens as f64 / planned.plan().predicted().makespan.max(1e-9);

@@ -38,7 +38,7 @@ struct Report {
 /// Reads `P,N`.
 pub(in super::super) fn parse_bench(text: &str) -> Result<Bench, String> {
     let (prompt, tokens) =
-        text.split_once(',').ok_or("write tokens of the prompt and tokens that follow, such as 512,128")?;
+        text.split_once(',').ok_or("write the tokens of the prompt and the tokens to generate, such as 512,128")?;
     Ok((super::parse_size(prompt.trim())?, super::parse_size(tokens.trim())?))
 }
 
@@ -78,7 +78,7 @@ pub(super) fn print(
     };
     output.text_or_json(|| report.text(), &report)?;
     if plans > 0 {
-        note(format_args!("{plans} plans were made while it was measured; lengths of this model's cache are shapes"));
+        note(format_args!("plans made during the measurement: {plans}; each length of this model's cache is a shape"));
     }
     if !output.json {
         report.notes.iter().for_each(note);

@@ -142,7 +142,7 @@ impl Value {
 impl fmt::Display for Facts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let opsets: Vec<_> = self.opsets.iter().map(|(domain, version)| format!("{domain} {version}")).collect();
-        let producer = if self.producer.is_empty() { "no producer is named" } else { &self.producer };
+        let producer = if self.producer.is_empty() { "unknown producer" } else { &self.producer };
         writeln!(f, "  {}\n", Line(format!("{producer}; operators of {}", opsets.join(", "))))?;
         for (role, values) in [("input", &self.inputs), ("output", &self.outputs)] {
             for value in values {

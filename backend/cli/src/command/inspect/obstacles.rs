@@ -58,18 +58,18 @@ impl Obstacle {
         let lower::Obstacle { node, operator, reason, is_unsupported, wanted, .. } = obstacle;
         let decide = |names: &[String]| format!("--input {}=FILE", names.join("=FILE --input "));
         let next = match (wanted.is_empty(), is_unsupported) {
-            (false, _) => format!("give the elements that decide shapes: {}", decide(wanted)),
+            (false, _) => format!("give the elements that determine shapes: {}", decide(wanted)),
             (true, false) if !random.is_empty() => {
-                format!("random elements decide shapes; give others: {}", decide(random))
+                format!("random elements determine shapes; give real ones: {}", decide(random))
             }
             (true, true) => {
                 "docs/operators.md lists what is supported; export it with other operators, or in another opset".into()
             }
             (true, false) if !open.is_empty() => {
                 let flags: Vec<_> = open.iter().map(|name| dimension(name, "N")).collect();
-                format!("no size that was tried suits it; give others, if there are such: {}", flags.join(" "))
+                format!("no size that was tried works; give other sizes: {}", flags.join(" "))
             }
-            (true, false) => "see what `onnx.checker` says of the model, and export it again".into(),
+            (true, false) => "check the model with `onnx.checker`, and export it again".into(),
         };
         Self { node: Some(node.clone()), operator: Some(operator.clone()), problem: reason.clone(), next }
     }

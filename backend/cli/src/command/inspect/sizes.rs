@@ -85,18 +85,20 @@ impl Sizes {
             (true, _) => {}
             (false, true) => {
                 text += &sentence(&format!(
-                    "nobody gave all sizes; it runs with {} ({attempts}); varied one at a time:",
+                    "some sizes were not given; the model runs with {} ({attempts}); varied one at a time:",
                     self.flags()
                 ));
             }
             (false, false) => {
-                text +=
-                    &sentence(&format!("nobody gave all sizes; it gets furthest with {} ({attempts})", self.flags()));
+                text += &sentence(&format!(
+                    "some sizes were not given; the model gets furthest with {} ({attempts})",
+                    self.flags()
+                ));
             }
         }
         for (name, elements) in &self.elements {
             text +=
-                &sentence(&format!("the elements of `{name}` decide shapes, and nobody gave them; tried: {elements}"));
+                &sentence(&format!("the elements of `{name}` determine shapes and were not given; tried: {elements}"));
         }
         self.dimensions.iter().filter(|_| runs).for_each(|open| text += &sentence(&open.to_string()));
         self.failed.iter().filter(|_| self.attempts > 1).for_each(|failed| text += &sentence(&failed.to_string()));

@@ -44,13 +44,13 @@ pub(super) fn timeline(report: &Report, ran: &Ran) -> Timeline {
         start: since(span.start),
         end: since(span.end),
         colour: (span.data_set % COLOURS) as usize,
-        tip: format!("data set {}: {}", span.data_set, duration((span.end - span.start).as_secs_f64())),
+        tip: format!("sample {}: {}", span.data_set, duration((span.end - span.start).as_secs_f64())),
     };
     let lane = |(at, replica, spans): &Drawn<'_>| {
         Lane::of(format!("stage {at} on {}", replica.device), spans.iter().map(interval).collect(), end)
     };
     Timeline {
-        title: format!("{}: the last data sets", file_name(&report.model)),
+        title: format!("{}: the last samples", file_name(&report.model)),
         subtitle: report.headline(),
         key: key(&lanes),
         marks: Vec::new(),
@@ -69,7 +69,7 @@ fn key(lanes: &[Drawn<'_>]) -> Vec<Sample> {
     sets.dedup();
     let several = sets.len() > COLOURS as usize;
     let name =
-        |set: u64| if several { format!("data sets {set}, {}, …", set + COLOURS) } else { format!("data set {set}") };
+        |set: u64| if several { format!("samples {set}, {}, …", set + COLOURS) } else { format!("sample {set}") };
     let first = sets.into_iter().take(COLOURS as usize);
     first.map(|set| Sample { colour: (set % COLOURS) as usize, name: name(set) }).collect()
 }
@@ -98,14 +98,14 @@ pub(super) fn trace(ran: &Ran) -> Trace {
             let nanoseconds = |time: Duration| time.saturating_sub(begun).as_nanos() as u64;
             let slice = trace.slice(Slice {
                 track,
-                name: format!("data set {}", span.data_set),
+                name: format!("sample {}", span.data_set),
                 category: "stage",
                 start: nanoseconds(span.start),
                 end: nanoseconds(span.end),
                 arguments: serde_json::Map::new(),
             });
             if let Some(before) = last.insert(span.data_set, slice) {
-                trace.flow("data set", before, slice);
+                trace.flow("sample", before, slice);
             }
         }
     }

@@ -16,7 +16,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Name of the file.
 const FILE: &str = "anabranch-pipe.json";
 
-const NEXT: &str = "name another directory with -o, or leave out --resume to make all results anew";
+const NEXT: &str = "name another directory with -o, or leave out --resume to make all results again";
 
 /// Everything that results depend on, as far as the command line gives it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,7 +73,7 @@ impl Marker {
     pub(super) fn verify(&self, directory: &Path) -> Result<(), CliError> {
         let path = directory.join(FILE);
         if !path.is_file() {
-            let text = format!("has results, but no {FILE} that says of which data sets; {NEXT}");
+            let text = format!("has results, but no {FILE} that says of which samples; {NEXT}");
             return Err(CliError::in_file(directory, text));
         }
         let known: Self = serde_json::from_slice(&read_file(&path)?)
@@ -103,7 +103,7 @@ impl Marker {
                 ("--inputs", marker.source.join(" ")),
                 ("--batch", marker.batch.to_string()),
                 ("--seed", number(marker.seed)),
-                ("number of data sets", number(marker.count)),
+                ("number of samples", number(marker.count)),
                 ("--input, --dim or --no-fuse", marker.common.join(" ")),
             ]
         };
@@ -175,7 +175,7 @@ mod tests {
             ("--seed", Marker { seed: Some(1), ..marker.clone() }),
             ("rows.npz", Marker { source: vec!["/other.npz".into()], ..marker.clone() }),
             ("a.onnx", Marker { model: "/b.onnx".into(), ..marker.clone() }),
-            ("number of data sets", Marker { count: Some(4), ..marker.clone() }),
+            ("number of samples", Marker { count: Some(4), ..marker.clone() }),
         ];
         for (what, other) in others {
             assert!(refused(&other).is_err_and(|text| text.contains(what) && text.contains("-o")), "{what}");

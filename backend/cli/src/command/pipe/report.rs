@@ -65,7 +65,7 @@ impl Report {
         let period =
             (self.measured.period > 0.0).then(|| format!(": one every {}{off}", duration(self.measured.period)));
         format!(
-            "{} of {} data sets in {}{}; latency {} (p50), {} (p95), {} (p99)",
+            "{} of {} samples in {}{}; latency {} (p50), {} (p95), {} (p99)",
             self.done,
             self.wanted,
             duration(self.seconds),
@@ -90,7 +90,7 @@ impl Report {
     }
 
     fn stages(&self) -> Table {
-        let mut table = Table::new(">stage | device | >data sets | >predicted | >measured | >busy | nodes");
+        let mut table = Table::new(">stage | device | >samples | >predicted | >measured | >busy | nodes");
         for (at, (stage, measured)) in self.plan.stages.iter().zip(&self.measured.stages).enumerate() {
             let ends = match &stage.nodes[..] {
                 [first, .., last] => {
@@ -114,7 +114,7 @@ impl Report {
     }
 
     fn rounds(&self) -> Table {
-        let mut table = Table::new(">round | mapping | >data sets | >predicted | >measured | >furthest off");
+        let mut table = Table::new(">round | mapping | >samples | >predicted | >measured | >furthest off");
         for (at, round) in self.rounds.iter().enumerate() {
             table.row([
                 at.to_string(),
@@ -136,12 +136,12 @@ impl fmt::Display for Report {
             writeln!(f, "{} were done already", self.skipped)?;
         }
         writeln!(f, "\nMappings, as predicted (* taken)\n{}", self.candidates())?;
-        writeln!(f, "Stages: time for a data set\n{}", self.stages())?;
+        writeln!(f, "Stages: time for a sample\n{}", self.stages())?;
         if self.rounds.len() > 1 {
             writeln!(f, "Rounds: time between results\n{}", self.rounds())?;
         }
         let handover = duration(self.plan.handover);
-        writeln!(f, "Handing over a data set takes {handover} at each stage, which is part of what is predicted")?;
+        writeln!(f, "Handing over a sample takes {handover} at each stage; the prediction includes this")?;
         if self.measured.period > 1.1 * self.measured.stage_period {
             let own = duration(self.measured.stage_period);
             writeln!(

@@ -84,7 +84,7 @@ impl Rounds<'_> {
     ) -> Result<Ran, CliError> {
         // The live display replaces the progress bar.
         let shown = if self.live { Output { json: true } } else { self.output };
-        let progress = Progress::with_rate(shown, "data sets", wanted.len() as u64);
+        let progress = Progress::with_rate(shown, "samples", wanted.len() as u64);
         let (begun, mut rounds, mut done, mut settled) = (Instant::now(), Vec::new(), 0, false);
         let mut pipeline = Pipeline::with_costs(self.session, &costs, options)?;
         loop {
@@ -143,8 +143,7 @@ impl Rounds<'_> {
 fn picture(pipeline: &Pipeline) -> (Vec<String>, String) {
     let (measured, waiting) = (pipeline.measured(), pipeline.waiting());
     let Measured { data_sets, period, latency, .. } = &measured;
-    let told =
-        format!("{data_sets} data sets, one every {}, latency {} (p50)", duration(*period), duration(latency.p50));
+    let told = format!("{data_sets} samples, one every {}, latency {} (p50)", duration(*period), duration(latency.p50));
     let stages = || measured.stages.iter().zip(&waiting).enumerate();
     let line = |(at, (stage, waiting)): (usize, (&MeasuredStage, &usize))| {
         let of = move |replica: &MeasuredReplica| {

@@ -34,7 +34,7 @@ impl<'a> Sink<'a> {
         let mut sink = Self { directory: directory.map(Path::to_owned), since: None, source, declared };
         if let Some(directory) = directory {
             if let Some(twice) = source.name_of_two() {
-                let text = format!("two data sets are called {twice}, and would be one file; name the files apart");
+                let text = format!("two samples are called {twice}, and would be one file; name the files apart");
                 return Err(CliError::in_file(directory, text));
             }
             fs::create_dir_all(directory).map_err(|error| CliError::in_file(directory, error))?;

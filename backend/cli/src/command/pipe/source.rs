@@ -61,7 +61,7 @@ impl<'a> Source<'a> {
             }
             (None, patterns) if batch == 1 => Sets::Files(files(patterns)?),
             (None, _) => {
-                let text = "--batch cuts one FILE.npz, or random elements; files of arrays are data sets as they are";
+                let text = "--batch cuts one FILE.npz, or random elements; files of arrays are samples as they are";
                 return Err(CliError::input(text));
             }
         };
@@ -173,7 +173,8 @@ impl<'a> Source<'a> {
         let missing: Vec<&ValueInfo> = self.session.inputs().iter().filter(missing).collect();
         let [input] = missing[..] else {
             let names = missing.iter().map(|input| input.name()).collect::<Vec<_>>().join(", ");
-            let text = format!("a .npy file holds one array, but the model wants {names}; use .npz files, or --input");
+            let text =
+                format!("a .npy file holds one array, but the model expects {names}; use .npz files, or --input");
             return Err(CliError::in_file(path, text));
         };
         Ok(input)
@@ -239,7 +240,7 @@ fn rows(path: &Path, session: &Session, batch: usize) -> Result<Sets, CliError> 
         let input = session.inputs().iter().find(|input| input.name() == own_name(session, name));
         if input.is_some_and(|input| input.dtype().is_some_and(|dtype| dtype != spec.dtype)) {
             return Err(format!(
-                "it gives {spec}, but the model wants {}",
+                "it holds {spec}, but the model expects {}",
                 input.map_or(String::new(), ToString::to_string)
             ));
         }
@@ -263,12 +264,12 @@ fn rows(path: &Path, session: &Session, batch: usize) -> Result<Sets, CliError> 
         return Err(CliError::in_file(path, format!("has no row for any input of the model; its inputs are {names}")));
     }
     if let Some((name, other)) = arrays.iter().find(|(_, tensor)| leading(tensor) != rows) {
-        let text = format!("array {name} has {} rows, others have {rows}", leading(other));
+        let text = format!("array {name} has {} rows, but the other arrays have {rows}", leading(other));
         return Err(CliError::in_file(path, text));
     }
     if rows % batch != 0 {
         let text =
-            format!("its {rows} rows cannot be cut into data sets of {batch}; choose another --batch, or add rows");
+            format!("its {rows} rows cannot be cut into samples of {batch}; choose another --batch, or add rows");
         return Err(CliError::in_file(path, text));
     }
     Ok(Sets::Rows { arrays, rows, batch })
@@ -294,7 +295,7 @@ fn files(patterns: &[String]) -> Result<Vec<PathBuf>, CliError> {
             }
         }
         if files.len() == before {
-            return Err(CliError::in_file(directory, format!("there is no file {name}")));
+            return Err(CliError::in_file(directory, format!("it contains no file {name}")));
         }
         files[before..].sort();
     }

@@ -17,10 +17,11 @@ use serde::Serialize;
 pub(super) struct Experiments {
     /// Compare all heuristics on random chains: e1, e2, e3, e4 [default: all]
     ///
-    /// e1 is balanced, e2 has different communications, e3 large computations, e4 small computations.
+    /// e1 has balanced stages, e2 has different communication costs, e3 has large computations, and e4 has small
+    /// computations.
     #[arg(long, value_delimiter = ',', num_args = 0..=1, default_missing_value = "e1,e2,e3,e4", value_name = "NAMES")]
     experiments: Option<Vec<String>>,
-    /// Numbers of stages
+    /// Use these numbers of stages
     #[arg(
         long,
         value_delimiter = ',',
@@ -29,16 +30,16 @@ pub(super) struct Experiments {
         requires = "experiments"
     )]
     stages: Vec<usize>,
-    /// Processors
+    /// Use this many processors
     #[arg(long, value_name = "COUNT", default_value_t = 10, requires = "experiments")]
     processors: usize,
-    /// Problems for each number of stages
+    /// Make this many problems per number of stages
     #[arg(long, value_name = "COUNT", default_value_t = 100, requires = "experiments")]
     instances: u64,
-    /// Allow a latency of so many times the least
+    /// Allow a latency of this many times the least
     #[arg(long, value_name = "FACTOR", conflicts_with = "period_factor", requires = "experiments", value_parser = factor)]
     latency_factor: Option<f64>,
-    /// Seek the least latency with a period of at most so many times the least
+    /// Allow a period of this many times the least
     #[arg(long, value_name = "FACTOR", requires = "experiments", value_parser = factor)]
     period_factor: Option<f64>,
 }
@@ -46,7 +47,7 @@ pub(super) struct Experiments {
 fn factor(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(factor) if factor >= 1.0 && f64::is_finite(factor) => Ok(factor),
-        _ => Err("expected a factor of at least 1, such as 1.5".into()),
+        _ => Err("write a factor of at least 1, such as 1.5".into()),
     }
 }
 
@@ -144,7 +145,7 @@ impl Experiments {
 fn experiment(name: &str) -> Result<&'static Experiment, CliError> {
     EXPERIMENTS.iter().find(|experiment| experiment.name == name).ok_or_else(|| {
         let names: Vec<&str> = EXPERIMENTS.iter().map(|experiment| experiment.name).collect();
-        CliError::input(format!("there is no experiment {name:?}; there are {}", names.join(", ")))
+        CliError::input(format!("there is no experiment {name:?}; the experiments are {}", names.join(", ")))
     })
 }
 

@@ -94,7 +94,7 @@ pub(super) fn read(graphs: &[String], devices: &[String]) -> Result<Vec<Case>, C
                     source: Source::Whole(problem),
                 }),
                 Read::Graph(..) if platforms.is_empty() => {
-                    let message = format!("{text} brings no devices; name some, for example --devices random:10");
+                    let message = format!("{text} has no devices; name some, for example --devices random:10");
                     return Err(CliError::input(message));
                 }
                 Read::Graph(name, source) => cases.extend(platforms.iter().map(|(devices, platform)| Case {
@@ -110,7 +110,8 @@ pub(super) fn read(graphs: &[String], devices: &[String]) -> Result<Vec<Case>, C
         None => Ok(cases),
         Some(case) => {
             let (graph, devices) = (&case.graph, &case.devices);
-            let message = format!("{graph} on {devices} is there twice; results go by names, so give one another name");
+            let message =
+                format!("{graph} on {devices} occurs twice, but results are identified by these names; rename one");
             Err(CliError::input(message))
         }
     }
@@ -132,18 +133,20 @@ fn read_graphs(text: &str) -> Result<Vec<Read>, CliError> {
     match read_file(text)? {
         Loaded::Graph(graph) => Ok(vec![Read::Graph(graph.name.clone(), GraphSource::File(graph))]),
         Loaded::Problems(problems) => Ok(problems.into_iter().map(|problem| Read::Whole(Box::new(problem))).collect()),
-        _ => Err(CliError::input(format!("{text} holds devices and no graph; name it with --devices"))),
+        _ => Err(CliError::input(format!("{text} holds devices instead of a graph; name it with --devices"))),
     }
 }
 
 fn unknown_family(name: &str) -> CliError {
     let known: Vec<String> = FAMILIES.iter().map(|(family, about)| format!("{family} ({about})")).collect();
-    CliError::input(format!("there is no file and no family {}; known are {}", Name(name), known.join(", ")))
+    CliError::input(format!("there is no file or family {}; the families are {}", Name(name), known.join(", ")))
 }
 
 fn read_platform(text: &str) -> Result<(String, PlatformSource), CliError> {
     let wrong = || {
-        CliError::input(format!("{text}: write a file's name, random:COUNT, related:COUNT:CCR or unrelated:COUNT:CCR"))
+        CliError::input(format!(
+            "{text}: unknown devices; write a file's name, random:COUNT, related:COUNT:CCR or unrelated:COUNT:CCR"
+        ))
     };
     if let (false, Some((kind, rest))) = (Path::new(text).exists(), text.split_once(':')) {
         let (count, weight) = rest.split_once(':').map_or((rest, None), |(count, weight)| (count, Some(weight)));
@@ -165,7 +168,7 @@ fn read_platform(text: &str) -> Result<(String, PlatformSource), CliError> {
             let stem = Path::new(text).file_stem().map_or(text.into(), |stem| stem.to_string_lossy().into_owned());
             Ok((stem, PlatformSource::File(platform)))
         }
-        _ => Err(CliError::input(format!("{text} holds no devices"))),
+        _ => Err(CliError::input(format!("{text} does not hold devices"))),
     }
 }
 
@@ -205,7 +208,7 @@ mod tests {
             (["fft:4"], &["random:x"][..], "random:COUNT"),
             (["fft:4"], &["random:3:1"], "random:COUNT"),
             (["fft:4"], &[], "--devices random:10"),
-            (["fft:x"], &["random:3"], "no size"),
+            (["fft:x"], &["random:3"], "not a whole number"),
             (["fftt:4"], &["random:3"], "cholesky"),
             (["missing.csv"], &["random:3"], "missing.csv"),
             (["fft:4"], &["random:3", "random:3"], "twice"),

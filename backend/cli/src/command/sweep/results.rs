@@ -154,7 +154,7 @@ impl Results {
     /// Opens or makes the file, and reads its results. An incomplete last line is cut off.
     pub(super) fn open(path: &Path) -> Result<(Self, BTreeMap<Key, Row>), CliError> {
         if path.extension().is_none_or(|extension| extension != "csv") {
-            return Err(CliError::in_file(path, "results are written to FILE.csv"));
+            return Err(CliError::in_file(path, "results are written as CSV; use the extension .csv"));
         }
         let refuse = |error: std::io::Error| CliError::in_file(path, error);
         let text = match files::read_text(path, files::MOST_BYTES) {
@@ -163,12 +163,12 @@ impl Results {
             Err(error) => return Err(refuse(error)),
         };
         let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
-        let foreign = |error: String| CliError::in_file(path, format!("{error}; give another file or remove this one"));
+        let foreign = |error: String| CliError::in_file(path, format!("{error}; name another file or remove this one"));
         let heading = lines(&Row::default(), true)?;
         let heading = heading.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default();
         // An interruption may have left only a part of the heading.
         if !text.as_bytes().starts_with(heading) && !heading.starts_with(text.as_bytes()) {
-            return Err(foreign("it does not begin as results do".into()));
+            return Err(foreign("it does not begin with the columns of results".into()));
         }
         let rows = parse(whole).map_err(foreign)?;
         let file = files::append(path).map_err(refuse)?;
@@ -195,7 +195,7 @@ fn lines(row: &Row, headed: bool) -> Result<Vec<u8>, CliError> {
 fn parse(text: &str) -> Result<Vec<Row>, String> {
     let mut reader = csv::Reader::from_reader(text.as_bytes());
     let rows = reader.deserialize().enumerate();
-    rows.map(|(number, row)| row.map_err(|error| format!("line {} is no result: {error}", number + 2))).collect()
+    rows.map(|(number, row)| row.map_err(|error| format!("line {} is not a result: {error}", number + 2))).collect()
 }
 
 #[cfg(test)]
@@ -236,10 +236,10 @@ mod tests {
             assert_eq!(fs::read_to_string(&path).expect("there"), text);
             refused
         };
-        assert!(message("a.txt", "").contains("FILE.csv"));
+        assert!(message("a.txt", "").contains("extension .csv"));
         for foreign in ["x,y\n1,2\n", "x,y\n", "a note without an end"] {
             let refused = message("a.csv", foreign);
-            assert!(refused.contains("as results do"), "{refused}");
+            assert!(refused.contains("columns of results"), "{refused}");
         }
     }
 }

@@ -89,7 +89,7 @@ impl Work<'_> {
     /// Returns the unit's problem: from another thread, or made now.
     fn shared(&self, slots: &Slots, unit: &Unit) -> Result<Arc<Shared>, CliError> {
         let seed = unit.keys[0].seed;
-        let slot = slots.get(&(unit.case, seed)).ok_or_else(|| CliError::internal("a unit without a slot"))?;
+        let slot = slots.get(&(unit.case, seed)).ok_or_else(|| CliError::internal("a unit of work has no slot"))?;
         let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(shared) = slot.upgrade() {
             return Ok(shared);

@@ -171,13 +171,13 @@ fn commands_that_do_not_write_or_write_too_little_are_told() {
     ];
     let outcome = run(&drops, path);
     let why: Vec<&str> = outcome.failures().iter().map(|failed| failed.why.as_str()).collect();
-    assert!(why[0].contains("has not written") && why[1].contains("exit status: 4"), "{why:?}");
-    assert!(why[2].contains("which is no regular file") && path.join("folder").is_dir(), "{why:?}");
+    assert!(why[0].contains("did not write") && why[1].contains("exit status: 4"), "{why:?}");
+    assert!(why[2].contains("which is not a regular file") && path.join("folder").is_dir(), "{why:?}");
     assert!(!path.join("y").exists(), "what is left of a failure is removed");
     assert_eq!((state(&outcome, "y"), text(path, "z").trim()), (DropState::Error, "0"));
     fs::create_dir(path.join("x")).unwrap();
     let outcome = run(&drops, path);
-    assert!(outcome.failures()[0].why.contains("no regular file; remove it"), "{:?}", outcome.failures());
+    assert!(outcome.failures()[0].why.contains("not a regular file; remove it"), "{:?}", outcome.failures());
 }
 
 #[test]
@@ -188,9 +188,9 @@ fn graphs_that_cannot_be_run_are_refused_by_name() {
         (vec![app("dlg.apps.simple.RandomArrayApp")], "`work` is `RandomArrayApp`"),
         (vec![json!({"oid": "a", "categoryType": "Application", "category": "BashShellApp"})], "has no command"),
         (vec![json!({"oid": "a", "categoryType": "Data", "category": "NGAS"})], "holds `NGAS`"),
-        (vec![shell("a", "cat %i0", &[], &[])], "names none of its 0 inputs"),
+        (vec![shell("a", "cat %i0", &[], &[])], "refers to an input that does not exist (inputs: 0)"),
         (vec![shell("a", "x", &[], &["d"]), shell("b", "x", &[], &["d"]), file("d")], "written by 2 applications"),
-        (vec![shell("a", "x", &[], &["d"]), at("d", "f"), at("e", "./f")], "have one file, `f`"),
+        (vec![shell("a", "x", &[], &["d"]), at("d", "f"), at("e", "./f")], "have the same file, `f`"),
         (vec![at("d", "../../f")], "leaves the directory"),
     ] {
         let graph = parse_template(Value::from(drops).to_string().as_bytes()).unwrap();

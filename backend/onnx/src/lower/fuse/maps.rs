@@ -81,7 +81,7 @@ fn convert_constants(graph: &mut Graph, position: usize, folding: &mut Folding) 
 }
 
 fn as_f32(tensor: &Tensor) -> Result<Tensor, String> {
-    let numbers = numbers(tensor).ok_or("its elements are no numbers")?;
+    let numbers = numbers(tensor).ok_or("its elements are not numbers")?;
     let elements: Vec<f32> = numbers.into_iter().map(|element| element as f32).collect();
     Tensor::from_elements(tensor.shape().clone(), &elements).map_err(|error| error.to_string())
 }

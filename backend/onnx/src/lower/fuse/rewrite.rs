@@ -69,17 +69,17 @@ impl Rewrite {
     /// Describes the rewrite in a few words.
     pub fn about(self) -> &'static str {
         match self {
-            Self::Common => "nodes that compute the same become one",
-            Self::Tidy => "expressions lose what changes nothing, constants become literals",
-            Self::Hoists => "expressions of one operand go before transpositions that products read",
-            Self::Slices => "slices go before transpositions",
-            Self::Columns => "products are cut into one for each range of columns that is read",
-            Self::Transposes => "transpositions join, and go into products",
-            Self::Pads => "borders of zeros go into convolutions",
-            Self::Scales => "scales and offsets behind convolutions go into their weights",
-            Self::Maps => "expressions that only each other read become one",
-            Self::Norms => "normalisations in elementary operators become one node",
-            Self::Epilogues => "expressions go into the node that makes what they read",
+            Self::Common => "merges nodes that compute the same",
+            Self::Tidy => "removes steps without effect, and turns constants into literals",
+            Self::Hoists => "moves expressions before transpositions that matmuls read",
+            Self::Slices => "moves slices before transpositions",
+            Self::Columns => "splits a matmul into one per range of columns that is read",
+            Self::Transposes => "merges transpositions, and moves them into matmuls",
+            Self::Pads => "moves zero padding into convolutions",
+            Self::Scales => "moves scales and offsets after convolutions into their weights",
+            Self::Maps => "merges expressions that only read each other",
+            Self::Norms => "merges elementary operators into normalisations",
+            Self::Epilogues => "moves expressions into the node whose output they read",
         }
     }
 
@@ -108,7 +108,7 @@ impl fmt::Display for Rewrite {
 
 /// Error of a name that no rewrite has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no rewrite `{name}`; there are {}", Rewrite::ALL.map(Rewrite::name).join(", "))]
+#[error("there is no rewrite `{name}`; the rewrites are {}", Rewrite::ALL.map(Rewrite::name).join(", "))]
 pub struct UnknownRewrite {
     /// The unknown name.
     pub name: String,

@@ -198,7 +198,7 @@ fn multiplied(weights: Constant, factors: &[f64]) -> Option<Result<Constant, Con
     let factors = Tensor::from_elements(Shape::new([factors.len()]).ok()?, factors).ok()?;
     let make = move |inputs: &[Tensor]| {
         let (weights, factors) = (inputs[0].elements::<f32>(), inputs[1].elements::<f64>());
-        let (Some(weights), Some(factors)) = (weights, factors) else { return Err("its parts are no floats".into()) };
+        let (Some(weights), Some(factors)) = (weights, factors) else { return Err("its parts are not floats".into()) };
         let mut scaled = Tensor::zeroed(inputs[0].spec().clone());
         let slices = scaled.elements_mut::<f32>().ok_or("it is not of its own")?.chunks_mut(slice);
         for ((scaled, weights), factor) in slices.zip(weights.chunks(slice)).zip(factors) {

@@ -17,7 +17,7 @@ fn affine_grid(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vie
     let size = sizes(&operator.known_ints(builder, 1, "size")?, "size")?;
     let axes = size.len().saturating_sub(2);
     if !matches!(axes, 2 | 3) || *theta.dims() != [size[0], axes, axes + 1] {
-        return Err(Fault::invalid(format!("maps of shape {} for an image of {size:?}", theta.shape())));
+        return Err(Fault::invalid(format!("a theta of shape {} for an image of {size:?}", theta.shape())));
     }
     let corners = operator.flag("align_corners", false)?;
     let image = &size[2..];

@@ -202,7 +202,7 @@ impl Along {
                 Some(sum) => builder.map(domain_of(x.dtype()), [&sum, &whole], x.dtype(), |[a, b]| a + b)?,
             });
         }
-        sum.ok_or_else(|| Fault::invalid("an empty window"))
+        sum.ok_or_else(|| Fault::invalid("a window without elements"))
     }
 }
 
@@ -247,7 +247,7 @@ fn unpool(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, F
         dims.push(usize::try_from(size).map_err(|_| wrong())?);
     }
     if places.shape() != x.shape() {
-        return Err(Fault::invalid(format!("places of shape {} for {}", places.shape(), x.shape())));
+        return Err(Fault::invalid(format!("indices of shape {} for an input of {}", places.shape(), x.shape())));
     }
     let whole = Shape::new(dims.clone())?;
     let count = whole.elements();

@@ -150,7 +150,7 @@ impl Heads {
         let fits = q[0] == k[0] && k[..3] == v[..3] && q[3] == k[3] && k[1] > 0 && q[1].is_multiple_of(k[1]);
         if !fits {
             let (q, k, v) = (queries.shape(), keys.shape(), values.shape());
-            return Err(Fault::invalid(format!("queries of {q}, keys of {k} and values of {v} do not go together")));
+            return Err(Fault::invalid(format!("queries of {q}, keys of {k} and values of {v} do not match")));
         }
         Ok(Self { queries, keys, values, past })
     }
@@ -163,7 +163,7 @@ pub(super) fn by_head(builder: &mut Builder, x: &View, heads: usize) -> Result<V
         [batch, length, width] if heads > 0 && width.is_multiple_of(heads) => {
             builder.transposed(&x.reshaped(vec![batch, length, heads, width / heads])?, &[0, 2, 1, 3])
         }
-        _ => Err(Fault::invalid(format!("an input of shape {} does not divide into {heads} heads", x.shape()))),
+        _ => Err(Fault::invalid(format!("an input of shape {} cannot be divided into {heads} heads", x.shape()))),
     }
 }
 

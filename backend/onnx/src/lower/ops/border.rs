@@ -61,7 +61,7 @@ fn bordered(builder: &mut Builder, image: &View, window: &Window, fill: f64) -> 
     for axis in 0..2 {
         let border = window.pads[axis].checked_add(window.pads[axis + 2]);
         let wide = border.and_then(|border| dims[2 + axis].checked_add(border));
-        dims[2 + axis] = wide.ok_or_else(|| Fault::invalid("a border beyond reach"))?;
+        dims[2 + axis] = wide.ok_or_else(|| Fault::invalid("a border is too wide"))?;
     }
     let before = vec![0, 0, window.pads[0] as isize, window.pads[1] as isize];
     builder.padded(image, PadMode::Constant(fill.into()), before, dims)

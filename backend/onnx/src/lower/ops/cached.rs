@@ -108,14 +108,19 @@ pub(super) fn rotated(
         [batch, length, width] if heads > 0 && width.is_multiple_of(heads) => {
             (vec![batch, length, heads, width / heads], [batch, heads, length, width / heads])
         }
-        _ => return Err(Fault::invalid(format!("an input of shape {} does not divide into {heads} heads", x.shape()))),
+        _ => {
+            return Err(Fault::invalid(format!(
+                "an input of shape {} cannot be divided into {heads} heads",
+                x.shape()
+            )));
+        }
     };
     let [cosines, sines] = [builder.as_f32(angles[0])?, builder.as_f32(angles[1])?];
     let known = cosines.dims().first().copied().unwrap_or(0);
     // Positions are given, or the first one of each row.
     let following = if positions.elements() == made[0] { made[2] } else { 1 };
     let Some(last) = known.checked_sub(following) else {
-        let text = format!("cos_cache has {known} positions, and the queries take {following}");
+        let text = format!("cos_cache has {known} positions, but the queries take {following}");
         return Err(Fault::invalid(format!("{text}; export longer ones, or give a shorter prompt")));
     };
     let name = if following == 1 { "the position of a query" } else { "the position of the first query" };

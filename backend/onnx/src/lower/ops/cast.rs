@@ -33,12 +33,12 @@ fn identity(operator: &Operator<'_>, _: &mut Builder) -> Result<Vec<View>, Fault
 
 /// Passes on the value in an optional. An empty optional is not a tensor, so that a host operator makes it.
 fn optional(operator: &Operator<'_>, _: &mut Builder) -> Result<Vec<View>, Fault> {
-    let absent = || Fault::unsupported("it makes an optional that holds nothing");
+    let absent = || Fault::unsupported("it returns an empty optional");
     Ok(vec![operator.optional(0).ok_or_else(absent)?.clone()])
 }
 
 fn element(operator: &Operator<'_>, _: &mut Builder) -> Result<Vec<View>, Fault> {
-    let absent = || Fault::invalid("its input is an optional that holds nothing");
+    let absent = || Fault::invalid("its input is an empty optional");
     Ok(vec![operator.optional(0).ok_or_else(absent)?.clone()])
 }
 
@@ -89,8 +89,7 @@ fn named_type(name: &str) -> Result<i64, Fault> {
 
 /// Returns the element type of an ONNX type number.
 pub(in crate::lower) fn element_type(number: i64) -> Result<DType, Fault> {
-    crate::import::element_type(number)
-        .ok_or_else(|| Fault::unsupported(format!("there are no tensors of type {number}")))
+    crate::import::element_type(number).ok_or_else(|| Fault::unsupported(format!("tensors of type {number}")))
 }
 
 pub(super) fn floats(values: &[f32]) -> Tensor {

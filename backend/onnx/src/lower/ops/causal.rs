@@ -22,7 +22,7 @@ fn causal(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, F
         None => builder.filled(TensorSpec::new(x.dtype(), Shape::new(dims.clone())?), 0.0)?,
     };
     if *before.dims() != dims[..] {
-        return Err(Fault::invalid(format!("a state of shape {} where {dims:?} is needed", before.shape())));
+        return Err(Fault::invalid(format!("a state of shape {}, but {dims:?} is needed", before.shape())));
     }
     let whole = builder.concatenated(&[before, x.clone()], 2)?;
     let state = builder.part(&whole, 2, length, taps - 1)?;

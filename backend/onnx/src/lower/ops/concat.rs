@@ -16,7 +16,7 @@ fn concat(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, F
         if !fits {
             let (first, shape) = (first.shape(), view.shape());
             return Err(Fault::invalid(format!(
-                "input {index} of shape {shape} does not join {first} along axis {axis}"
+                "input {index} of shape {shape} cannot be concatenated with {first} along axis {axis}"
             )));
         }
     }
@@ -65,7 +65,7 @@ fn even_sizes(operator: &Operator<'_>, dim: usize) -> Result<Vec<usize>, Fault> 
         return Err(Fault::attribute("num_outputs", parts, format!("the number of outputs, {outputs}")));
     }
     if operator.opset < 18 && !dim.is_multiple_of(parts.max(1)) {
-        return Err(Fault::invalid(format!("{dim} elements do not divide into {parts} equal parts")));
+        return Err(Fault::invalid(format!("{dim} elements cannot be divided into {parts} equal parts")));
     }
     let size = dim.div_ceil(parts.max(1));
     Ok((0..parts).map(|part| size.min(dim.saturating_sub(part.saturating_mul(size)))).collect())

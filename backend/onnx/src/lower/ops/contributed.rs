@@ -129,7 +129,10 @@ fn widened(
     let [weights, scales, zeros @ ..] = grid else { return Err(Fault::missing(2)) };
     let groups = operator.typed(4, DType::I32)?;
     if groups.rank() != 1 || groups.elements() < depth {
-        return Err(Fault::invalid(format!("input 4 has shape {}, not one group for each of {depth}", groups.shape())));
+        return Err(Fault::invalid(format!(
+            "input 4 has shape {}, but needs one group for each of {depth}",
+            groups.shape()
+        )));
     }
     let (rows, blocks) = (scales.dims()[0], scales.dims()[1]);
     let groups = builder.part(groups, 0, 0, depth)?;

@@ -90,7 +90,10 @@ fn multi_head(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View
         if operator.optional(3).is_some() && part.rank() == 3 {
             let bias = operator.typed(3, q.dtype())?;
             if bias.rank() != 1 || bias.elements() < from + width {
-                return Err(Fault::invalid(format!("a bias of shape {} for so many features", bias.shape())));
+                return Err(Fault::invalid(format!(
+                    "a bias of shape {} that does not match the features",
+                    bias.shape()
+                )));
             }
             let bias = builder.part(bias, 0, from, width)?;
             from += width;
@@ -172,7 +175,8 @@ fn grouped(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, 
         None => {
             let (width, all) = (q.dims().last().copied().unwrap_or(0), heads.saturating_add(own.saturating_mul(2)));
             if q.rank() != 3 || !width.is_multiple_of(all) {
-                let text = format!("{} does not divide into {heads} heads of queries and twice {own}", q.shape());
+                let text =
+                    format!("{} cannot be divided into {heads} heads of queries and twice {own} heads", q.shape());
                 return Err(Fault::invalid(text));
             }
             let depth = width / all;
@@ -313,7 +317,7 @@ impl<'a> ScoreOptions<'a> {
         let sharing = heads / own.max(1);
         if *keys.dims() != [batch, own, total, depth] || values.dims()[0] != batch || sharing * own != heads {
             let (q, k, v) = (queries.shape(), keys.shape(), values.shape());
-            return Err(Fault::invalid(format!("queries of {q}, keys of {k} and values of {v} do not go together")));
+            return Err(Fault::invalid(format!("queries of {q}, keys of {k} and values of {v} do not match")));
         }
         if let Some(lengths) = &self.lengths {
             let result = self.over_cache(builder, [queries, keys, values], lengths)?;
@@ -388,7 +392,7 @@ impl<'a> ScoreOptions<'a> {
 fn seen(builder: &mut Builder, mask: &View, scores: &[usize]) -> Result<View, Fault> {
     let (batch, length, total) = (scores[0], scores[2], scores[3]);
     if mask.dtype() != DType::I32 {
-        return Err(Fault::invalid(format!("a mask of {}; it must be i32", mask.dtype())));
+        return Err(Fault::invalid(format!("a mask of {}, but it must be i32", mask.dtype())));
     }
     let truths = |builder: &mut Builder, dims: [usize; 4]| {
         let mask = mask.reshaped(dims.to_vec())?;

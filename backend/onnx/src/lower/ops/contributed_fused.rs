@@ -19,7 +19,7 @@ fn ended(operator: &Operator<'_>, builder: &mut Builder, name: &str) -> Result<V
     if operator.optional(3).is_some() {
         let addend = operator.typed(3, dtype)?;
         if addend.shape() != result.shape() {
-            return Err(Fault::invalid(format!("{} is not added to {}", addend.shape(), result.shape())));
+            return Err(Fault::invalid(format!("{} cannot be added to {}", addend.shape(), result.shape())));
         }
         result = builder.map(domain, [&result, addend], dtype, |[x, addend]| x + addend)?;
     }

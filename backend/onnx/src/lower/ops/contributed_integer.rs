@@ -31,7 +31,7 @@ const VERSION: i64 = 13;
 /// Lowers a standard operator of `count` inputs, each with its scale and zero point, before those of the output.
 fn between(operator: &Operator<'_>, builder: &mut Builder, standard: &str, count: usize) -> Result<Vec<View>, Fault> {
     if operator.flag("channels_last", false)? {
-        return Err(Fault::unsupported("channels behind all other axes"));
+        return Err(Fault::unsupported("channels as the last axis"));
     }
     let inputs = (0..count).map(|index| real(operator, builder, 3 * index)).collect::<Result<_, _>>()?;
     on_grid(operator, builder, standard, inputs, [3 * count, 0])
@@ -129,7 +129,10 @@ fn lstm(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fau
     for (index, scale) in [(1, 8), (2, 10)] {
         let weights = operator.input(index)?;
         let &[directions, _, _] = weights.dims() else {
-            return Err(Fault::invalid(format!("input {index} has shape {}, not three dimensions", weights.shape())));
+            return Err(Fault::invalid(format!(
+                "input {index} has shape {}, but needs three dimensions",
+                weights.shape()
+            )));
         };
         let grid = |parameter: &View| match parameter.elements().checked_div(directions) {
             Some(count) => parameter.reshaped(vec![directions, 1, count]),

@@ -19,13 +19,17 @@ fn skip(operator: &Operator<'_>, builder: &mut Builder, center: bool) -> Result<
     let x = operator.float_input(0)?;
     operator.ranked(0, 1)?;
     if operator.wants(1) || operator.wants(2) {
-        return Err(Fault::unsupported("its outputs of statistics are read"));
+        return Err(Fault::unsupported("reading its outputs of statistics"));
     }
     let (beta, bias) = if center { (Some(3), 4) } else { (None, 3) };
     let domain = domain_of(x.dtype());
     let mut sum = builder.map(domain, [x, operator.typed(1, x.dtype())?], x.dtype(), |[x, skip]| x + skip)?;
     if sum.shape() != x.shape() {
-        return Err(Fault::invalid(format!("{} does not skip to {}", operator.input(1)?.shape(), x.shape())));
+        return Err(Fault::invalid(format!(
+            "{} cannot be added to {} as a skip connection",
+            operator.input(1)?.shape(),
+            x.shape()
+        )));
     }
     if operator.optional(bias).is_some() {
         let bias = operator.typed(bias, x.dtype())?;
@@ -63,11 +67,11 @@ fn along_last(
 fn embed(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let words = operator.typed(0, DType::I32)?;
     let &[batch, length] = words.dims() else {
-        return Err(Fault::invalid(format!("words of shape {}, not two dimensions", words.shape())));
+        return Err(Fault::invalid(format!("word ids of shape {}, but two dimensions are needed", words.shape())));
     };
     for index in [2, 3, 4] {
         if operator.optional(index).is_some_and(|table| table.rank() != 2) {
-            return Err(Fault::invalid(format!("input {index} is no table of embeddings")));
+            return Err(Fault::invalid(format!("input {index} is not a table of embeddings")));
         }
     }
     let table = operator.float_input(2)?;

@@ -106,7 +106,7 @@ fn over_volume(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vie
         let part = builder.emit_finished(op, vec![planes, taken], sum, output)?;
         sum = Epilogue { expression: Some(Expression::binary(Binary::Add)), operands: vec![part] };
     }
-    let sum = sum.operands.pop().ok_or_else(|| Fault::invalid("an empty window"))?;
+    let sum = sum.operands.pop().ok_or_else(|| Fault::invalid("a window without elements"))?;
     let stack = sum.reshaped(vec![images, made_depth, filters, made_rows, made_columns])?;
     let result = builder.transposed(&stack, &[0, 2, 1, 3, 4])?;
     Ok(vec![builder.cast(&result, x.dtype())?])
@@ -115,14 +115,14 @@ fn over_volume(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vie
 /// Checks that groups divide channels and filters; each filter has `in_each` channels.
 pub(super) fn check_channels(channels: usize, in_each: usize, filters: usize, group: usize) -> Result<(), Fault> {
     if !channels.is_multiple_of(group) || !filters.is_multiple_of(group) {
-        let counts = format!("{channels} channels and {filters} filters, which {group} groups have to divide");
+        let counts = format!("{channels} channels and {filters} filters cannot be divided into {group} groups");
         return Err(Fault::invalid(counts));
     }
     let read = channels / group;
     if read == in_each {
         return Ok(());
     }
-    Err(Fault::invalid(format!("filters over {in_each} channels, where each of {group} groups has {read}")))
+    Err(Fault::invalid(format!("filters over {in_each} channels, but each of {group} groups has {read}")))
 }
 
 /// Returns an epilogue that adds a value to each channel of the result, if input 2 is given.

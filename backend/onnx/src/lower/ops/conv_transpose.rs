@@ -73,7 +73,7 @@ fn output_size(
     }
     let (before, after) = (window.pads[axis], window.pads[axis + 2]);
     let left = full.checked_sub(before).and_then(|left| left.checked_sub(after)).filter(|left| *left > 0);
-    left.ok_or_else(|| Fault::invalid(format!("nothing is left of {full} elements when {before} and {after} are cut")))
+    left.ok_or_else(|| Fault::invalid(format!("no element is left of {full} when {before} and {after} are cut off")))
 }
 
 /// Lowers a transposed convolution over three axes.

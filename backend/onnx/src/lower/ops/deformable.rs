@@ -138,7 +138,7 @@ impl Layer {
         let numbers = product(&[self.offset_group, taps, count]);
         let expected = [&[self.batch, numbers], &self.output[..]].concat();
         if *view.dims() != expected[..] {
-            return Err(Fault::invalid(format!("input {index} has shape {}, not {expected:?}", view.shape())));
+            return Err(Fault::invalid(format!("input {index} has shape {}, but needs {expected:?}", view.shape())));
         }
         let images = self.batch.saturating_mul(self.offset_group);
         builder.as_working(view)?.reshaped(vec![images, taps, count, product(&self.output)])

@@ -13,7 +13,7 @@ fn determinant(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vie
     let x = operator.float_input(0)?;
     let (&[rows, columns], outer) = match x.dims().split_last_chunk() {
         Some((outer, matrix)) if matrix[0] == matrix[1] => (matrix, outer),
-        _ => return Err(Fault::invalid(format!("{} is no square matrix", x.shape()))),
+        _ => return Err(Fault::invalid(format!("{} is not a square matrix", x.shape()))),
     };
     if rows == 0 || rows > LARGEST {
         return Err(Fault::unsupported(format!("matrices of {rows} rows; 1 to {LARGEST} are supported")));

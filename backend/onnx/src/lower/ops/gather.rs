@@ -83,7 +83,7 @@ pub(super) fn flat_indices(
         };
         flat = Some(combined(builder, flat, &index, x.dims()[axis], count)?);
     }
-    let flat = flat.ok_or_else(|| Fault::invalid("no index at all"))?;
+    let flat = flat.ok_or_else(|| Fault::invalid("an empty index"))?;
     builder.expanded(&flat, Shape::new(dims)?)
 }
 

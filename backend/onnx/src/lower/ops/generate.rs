@@ -135,7 +135,7 @@ fn one_hot(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, 
     };
     let values = operator.input(2)?;
     if values.elements() != 2 {
-        return Err(Fault::invalid(format!("the values have shape {}, not two elements", values.shape())));
+        return Err(Fault::invalid(format!("the values have shape {}, but two elements are needed", values.shape())));
     }
     let axis = axis_of(operator.int("axis", -1)?, indices.rank() + 1)?;
     let mut dims = indices.dims().to_vec();
@@ -167,7 +167,7 @@ fn triangle(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>,
 fn eye_like(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.input(0)?;
     if x.rank() != 2 {
-        return Err(Fault::invalid(format!("the input has shape {}, not two dimensions", x.shape())));
+        return Err(Fault::invalid(format!("the input has shape {}, but needs two dimensions", x.shape())));
     }
     let dtype = match operator.node.int("dtype")? {
         Some(number) => element_type(number)?,

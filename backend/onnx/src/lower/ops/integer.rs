@@ -207,7 +207,7 @@ pub(super) fn product_of(
 fn product(builder: &mut Builder, a: &Centred, b: &Centred) -> Result<View, Fault> {
     let matrix = |view: &View| match view.dims() {
         [batch @ .., rows, columns] => Ok((Shape::new(batch)?, *rows, *columns)),
-        _ => Err(Fault::invalid(format!("{} is no matrix", view.shape()))),
+        _ => Err(Fault::invalid(format!("{} is not a matrix", view.shape()))),
     };
     let ((left, m, k), (right, depth, n)) = (matrix(&a.numbers)?, matrix(&b.numbers)?);
     if depth != k {

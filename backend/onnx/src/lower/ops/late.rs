@@ -20,12 +20,12 @@ pub(super) const TABLE: &[Entry] = &[
         None => Err(Fault::run_time(operator.input(0)?.value, 0, "X")),
     }),
     ("BitCast", |operator, builder| {
-        let why = || Fault::unsupported("its elements are read as another type on the host, between two programs");
+        let why = || Fault::unsupported("a bit cast on the host, between two phases");
         known(operator, builder)?.ok_or_else(why)
     }),
     ("RoiAlign", |operator, builder| {
         RegionSettings::of(operator.node)?;
-        let why = || Fault::unsupported("its points are found on the host, between two programs");
+        let why = || Fault::unsupported("its points are computed on the host, between two phases");
         known(operator, builder)?.ok_or_else(why)
     }),
     ("Unique", late),
@@ -42,7 +42,7 @@ pub(super) const TABLE: &[Entry] = &[
 ];
 
 fn late(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
-    let why = || Fault::unsupported("the shape of its result is known only after it was computed");
+    let why = || Fault::unsupported("the shape of its result is known only after it is computed");
     known(operator, builder)?.ok_or_else(why)
 }
 

@@ -26,14 +26,14 @@ fn blocks(operator: &Operator<'_>) -> Result<([usize; 4], usize), Fault> {
         return Err(Fault::attribute("blocksize", 0, "at least 1"));
     }
     let dims = <[usize; 4]>::try_from(x.dims())
-        .map_err(|_| Fault::invalid(format!("the input has shape {}, not four dimensions", x.shape())))?;
+        .map_err(|_| Fault::invalid(format!("the input has shape {}, but needs four dimensions", x.shape())))?;
     Ok((dims, block))
 }
 
 fn depth_to_space(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let ([n, c, h, w], block) = blocks(operator)?;
     let square = block.checked_mul(block).filter(|square| c.is_multiple_of(*square));
-    let depth = c / square.ok_or_else(|| Fault::invalid(format!("{c} channels are no multiple of {block}²")))?;
+    let depth = c / square.ok_or_else(|| Fault::invalid(format!("{c} channels are not a multiple of {block}²")))?;
     let x = operator.input(0)?;
     let (split, permutation) = match operator.string("mode", "DCR")? {
         "DCR" => ([n, block, block, depth, h, w], [0, 3, 4, 1, 5, 2]),
@@ -47,7 +47,7 @@ fn depth_to_space(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<
 fn space_to_depth(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let ([n, c, h, w], block) = blocks(operator)?;
     if !h.is_multiple_of(block) || !w.is_multiple_of(block) {
-        return Err(Fault::invalid(format!("{h}×{w} elements do not divide into blocks of {block}")));
+        return Err(Fault::invalid(format!("{h}×{w} elements cannot be divided into blocks of {block}")));
     }
     let x = operator.input(0)?;
     let (rows, columns) = (h / block, w / block);

@@ -33,7 +33,7 @@ fn attention(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>
     }
     let [batch, time, wide] = three(operator, 0)?;
     if time == 0 {
-        return Err(Fault::unsupported("attention over no time steps"));
+        return Err(Fault::unsupported("attention without time steps"));
     }
     Builder::require_few(time, "time steps")?;
     let (depth, sharing) = (wide / query_heads, query_heads / heads);
@@ -43,7 +43,7 @@ fn attention(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>
     let dims = [batch, heads, depth, width];
     let mut state = match past {
         Some(past) if *past.dims() == dims && past.dtype().is_float() => builder.cast(past, work)?,
-        Some(past) => return Err(Fault::invalid(format!("a state {} where {dims:?} is needed", past.spec))),
+        Some(past) => return Err(Fault::invalid(format!("a state of {}, but {dims:?} is needed", past.spec))),
         None => builder.filled(TensorSpec::new(work, Shape::new(dims)?), 0.0)?,
     };
     let mut read = Vec::with_capacity(time);
@@ -64,7 +64,7 @@ fn attention(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>
 
 fn three(operator: &Operator<'_>, index: usize) -> Result<[usize; 3], Fault> {
     let x = operator.float_input(index)?;
-    let wrong = || Fault::invalid(format!("input {index} has shape {}, not three dimensions", x.shape()));
+    let wrong = || Fault::invalid(format!("input {index} has shape {}, but needs three dimensions", x.shape()));
     <[usize; 3]>::try_from(x.dims()).map_err(|_| wrong())
 }
 
@@ -107,12 +107,12 @@ impl Steps {
         let rate = match corrects {
             true if three(operator, 5)? == [batch, time, 1] => Some(steps(5, &[1, 1, 1])?),
             true if each(5, heads)? == 1 => Some(steps(5, &[heads, 1, 1])?),
-            true => return Err(Fault::invalid("an update rate for each element; one for each head is defined")),
+            true => return Err(Fault::invalid("an update rate per element, but only one per head is defined")),
             false => None,
         };
         let decay = match decays {
             true if [1, depth].contains(&each(4, heads)?) => Some(steps(4, &[heads, each(4, heads)?, 1])?),
-            true => return Err(Fault::invalid("a decay that is neither for each head nor for each of its elements")),
+            true => return Err(Fault::invalid("a decay that is not per head or per element of a head")),
             false => None,
         };
         let decay = decay.map(|decay| builder.map(domain_of(work), [&decay], work, |[g]| g.apply(Unary::Exp)));

@@ -89,7 +89,7 @@ fn batched(builder: &mut Builder, a: &View, b: &View) -> Result<View, Fault> {
 
 /// Returns batch dimensions, rows and columns.
 fn split_matrix(view: &View) -> Result<(&[usize], &[usize; 2]), Fault> {
-    view.dims().split_last_chunk().ok_or_else(|| Fault::invalid(format!("{} is no matrix", view.shape())))
+    view.dims().split_last_chunk().ok_or_else(|| Fault::invalid(format!("{} is not a matrix", view.shape())))
 }
 
 /// Returns `α A B + β C`, with C broadcast to the product.
@@ -100,7 +100,7 @@ fn gemm(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fau
     let sides = |view: &View, transposed: bool| match *view.dims() {
         [rows, columns] if transposed => Ok((columns, rows)),
         [rows, columns] => Ok((rows, columns)),
-        _ => Err(Fault::invalid(format!("an input of shape {} is no matrix", view.shape()))),
+        _ => Err(Fault::invalid(format!("an input of shape {} is not a matrix", view.shape()))),
     };
     let ((m, k), (rows, n)) = (sides(a, transpose_a)?, sides(b, transpose_b)?);
     if rows != k {

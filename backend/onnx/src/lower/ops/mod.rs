@@ -144,6 +144,6 @@ pub(super) fn names(domain: &str) -> impl Iterator<Item = &'static str> {
 pub(super) fn lowering(domain: &str, name: &str) -> Result<Lowering, Fault> {
     let of_domain = if matches!(domain, "" | "ai.onnx") { String::new() } else { format!(" of the domain {domain}") };
     let entry = families(domain).iter().flat_map(|table| table.iter()).find(|(known, _)| *known == name);
-    let none = || Fault::unsupported(format!("there is no lowering for the operator {name}{of_domain}"));
+    let none = || Fault::unsupported(format!("the operator {name}{of_domain} is not implemented"));
     entry.map(|(_, lowering)| *lowering).ok_or_else(none)
 }

@@ -26,12 +26,12 @@ pub(super) const TABLE: &[Entry] = &[
 fn batch(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let training = operator.flag("training_mode", operator.opset < 7 && !operator.flag("is_test", false)?)?;
     if training && operator.opset < 14 {
-        return Err(Fault::unsupported("it is in training mode, in a version of before 14"));
+        return Err(Fault::unsupported("training mode, in a version before 14"));
     }
     // Before version 9 there may be statistics per element instead of per channel.
     let spatial = operator.opset >= 9 || operator.flag("spatial", true)?;
     if training && !spatial {
-        return Err(Fault::unsupported("it is in training mode, with statistics of each element"));
+        return Err(Fault::unsupported("training mode, with statistics per element"));
     }
     if !training {
         operator.only_outputs(1, "of statistics")?;
@@ -287,7 +287,8 @@ fn channel_parameter(
 ) -> Result<View, Fault> {
     let parameter = operator.float_input(index)?;
     if *parameter.dims() != [count] {
-        let reason = format!("input {index} has shape {}, not one element for each of {count}", parameter.shape());
+        let reason =
+            format!("input {index} has shape {}, but needs one element for each of {count}", parameter.shape());
         return Err(Fault::invalid(reason));
     }
     builder.cast(parameter, statistics_type(operator)?)?.reshaped(channel_dims(x, count))
@@ -304,7 +305,8 @@ fn statistics_type(operator: &Operator<'_>) -> Result<DType, Fault> {
 fn element_parameter(operator: &Operator<'_>, builder: &mut Builder, x: &View, index: usize) -> Result<View, Fault> {
     let (parameter, each) = (operator.float_input(index)?, &x.dims()[1..]);
     if parameter.dims() != each {
-        let reason = format!("input {index} has shape {}, not one element for each of {each:?}", parameter.shape());
+        let reason =
+            format!("input {index} has shape {}, but needs one element for each of {each:?}", parameter.shape());
         return Err(Fault::invalid(reason));
     }
     builder.cast(parameter, statistics_type(operator)?)

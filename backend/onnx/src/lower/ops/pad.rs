@@ -59,7 +59,7 @@ fn cut(builder: &mut Builder, x: &View, border: &Border) -> Result<(View, Border
     for (axis, (before, after)) in border.iter().enumerate() {
         let dim = x.dims()[axis];
         let kept = kept(dim, *before, *after).ok_or_else(|| {
-            Fault::invalid(format!("a border of {before} and {after} cuts more than the {dim} elements"))
+            Fault::invalid(format!("a border of {before} and {after} cuts off more than the {dim} elements"))
         })?;
         if kept < dim {
             left = builder.part(&left, axis, before.min(&0).unsigned_abs(), kept)?;
@@ -73,7 +73,11 @@ fn border(operator: &Operator<'_>, builder: &Builder, x: &View) -> Result<Border
     let pads = operator.ints_by_version(builder, name, 11, 1)?.ok_or_else(|| Fault::missing(1))?;
     let axes = axes_in_order(operator.optional_known_ints(builder, 3, "axes")?.as_deref(), x.rank())?;
     if pads.len() != 2 * axes.len() {
-        return Err(Fault::invalid(format!("{} pads for {} axes; two an axis are needed", pads.len(), axes.len())));
+        return Err(Fault::invalid(format!(
+            "{} pads for {} axes, but two per axis are needed",
+            pads.len(),
+            axes.len()
+        )));
     }
     let size = |pad: i64| isize::try_from(pad).map_err(|_| Fault::invalid(format!("a border of {pad} elements")));
     let mut border = vec![(0, 0); x.rank()];
@@ -114,7 +118,7 @@ fn fill(operator: &Operator<'_>, builder: &Builder, x: &View) -> Result<Literal,
     let Some(value) = operator.optional(2).filter(|value| value.elements() > 0) else { return Ok(0.0.into()) };
     operator.typed(2, x.dtype())?;
     let tensor = builder.tensor(value).ok_or_else(|| Fault::run_time(value.value, 2, "constant_value"))?;
-    literal_of(&tensor).ok_or_else(|| Fault::invalid("its constant_value is no number"))
+    literal_of(&tensor).ok_or_else(|| Fault::invalid("its constant_value is not a number"))
 }
 
 /// Adds a border that continues with the other end, axis by axis.
@@ -126,10 +130,13 @@ fn wrapped(builder: &mut Builder, x: &View, border: &Border) -> Result<View, Fau
             continue;
         }
         if dim == 0 {
-            return Err(Fault::invalid(format!("a border of {} elements cannot be made from none", lead.max(trail))));
+            return Err(Fault::invalid(format!(
+                "a border of {} elements cannot be made from an empty axis",
+                lead.max(trail)
+            )));
         }
         let whole = lead / dim + 1 + trail / dim;
-        Builder::require_few(whole, "repetitions of what is wrapped")?;
+        Builder::require_few(whole, "repetitions of the wrapped elements")?;
         let start = builder.part(&result, axis, dim - lead % dim, lead % dim)?;
         let end = builder.part(&result, axis, 0, trail % dim)?;
         let repeated = std::iter::repeat_n(result, whole);

@@ -32,7 +32,7 @@ impl Axis {
         let last = self.output.saturating_sub(1).checked_mul(self.stride);
         let extent = (self.kernel - 1).checked_mul(self.dilation);
         let reach = last.zip(extent).and_then(|(last, extent)| last.checked_add(extent)?.checked_add(1));
-        reach.ok_or_else(|| Fault::invalid("windows beyond reach"))
+        reach.ok_or_else(|| Fault::invalid("the windows are too large"))
     }
 }
 

@@ -70,7 +70,7 @@ impl<'a> Layer<'a> {
         let batch_first = operator.flag("layout", false)?;
         let &[outer, inner, features] = operator.input(0)?.dims() else {
             return Err(Fault::invalid(format!(
-                "an input of shape {}, not three dimensions",
+                "an input of shape {}, but three dimensions are needed",
                 operator.input(0)?.shape()
             )));
         };
@@ -210,7 +210,7 @@ impl<'a> Layer<'a> {
         let mut expected = dims.to_vec();
         expected.insert(axis, self.reversed.len());
         if *whole.dims() != expected[..] {
-            return Err(Fault::invalid(format!("input {index} has shape {}, not {expected:?}", whole.shape())));
+            return Err(Fault::invalid(format!("input {index} has shape {}, but needs {expected:?}", whole.shape())));
         }
         let part = self.builder.part(whole, axis, direction, 1)?.reshaped(dims)?;
         let work = self.work();
@@ -264,7 +264,7 @@ fn lengths(operator: &Operator<'_>, builder: &mut Builder, [time, batch]: [usize
     }
     let lengths = operator.typed(4, DType::I32)?;
     if *lengths.dims() != [batch] {
-        return Err(Fault::invalid(format!("sequence lengths of shape {}, not [{batch}]", lengths.shape())));
+        return Err(Fault::invalid(format!("sequence lengths of shape {}, but [{batch}] is needed", lengths.shape())));
     }
     if let Some(known) = builder.tensor(lengths).and_then(|lengths| integers(&lengths)) {
         let fits = |length: &i64| usize::try_from(*length).is_ok_and(|length| length <= time);

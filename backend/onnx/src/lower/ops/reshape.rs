@@ -53,7 +53,10 @@ fn squeeze(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, 
         None => (0..x.rank()).filter(|axis| x.dims()[*axis] == 1).collect(),
     };
     if let Some(axis) = axes.iter().find(|axis| x.dims()[**axis] != 1) {
-        return Err(Fault::invalid(format!("axis {axis} of shape {} is to be removed, but is not 1", x.shape())));
+        return Err(Fault::invalid(format!(
+            "axis {axis} of shape {} cannot be removed, because its size is not 1",
+            x.shape()
+        )));
     }
     let kept: Vec<_> = (0..x.rank()).filter(|axis| !axes.contains(axis)).map(|axis| x.dims()[axis]).collect();
     Ok(vec![x.reshaped(kept)?])

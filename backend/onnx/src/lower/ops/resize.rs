@@ -72,7 +72,7 @@ fn by_scales(
 fn scales(operator: &Operator<'_>, builder: &Builder, index: usize) -> Result<Vec<f64>, Fault> {
     let view = operator.input(index)?;
     let tensor = builder.tensor(view).ok_or_else(|| Fault::run_time(view.value, index, "scales"))?;
-    numbers(&tensor).ok_or_else(|| Fault::invalid("the scales are no numbers"))
+    numbers(&tensor).ok_or_else(|| Fault::invalid("the scales are not numbers"))
 }
 
 /// Returns scale and size for each of `axes`, from the input `sizes` or `scales`, of which one is given.
@@ -86,7 +86,7 @@ fn wanted(operator: &Operator<'_>, builder: &Builder, axes: &[usize]) -> Result<
     if given(2) {
         return by_scale(x, axes, &scales(operator, builder, 2)?);
     }
-    Err(Fault::invalid("neither sizes nor scales are given"))
+    Err(Fault::invalid("sizes and scales are missing"))
 }
 
 fn by_scale(x: &View, axes: &[usize], scales: &[f64]) -> Result<Vec<AxisScale>, Fault> {
@@ -133,7 +133,7 @@ fn interpolation(operator: &Operator<'_>) -> Result<Interpolation, Fault> {
             "round_prefer_ceil" => NearestRounding::RoundPreferCeil,
             "floor" => NearestRounding::Floor,
             "ceil" => NearestRounding::Ceil,
-            other => return Err(Fault::attribute("nearest_mode", other, "a way of rounding")),
+            other => return Err(Fault::attribute("nearest_mode", other, "a rounding mode of the ONNX specification")),
         })),
         other => Err(Fault::attribute("mode", other, "nearest, linear or cubic")),
     }
@@ -184,7 +184,7 @@ fn by_weights(
         _ => None,
     };
     if mode == "tf_crop_and_resize" && region.is_none() {
-        return Err(Fault::invalid("the region is missing, or has not two numbers an axis"));
+        return Err(Fault::invalid("the region is missing, or does not have two numbers per axis"));
     }
     let mut plans = Vec::new();
     for (place, axis) in axes.iter().enumerate() {

@@ -32,7 +32,12 @@ pub(super) fn turned(
     let (batch, length, heads, depth) = match *x.dims() {
         [batch, heads, length, depth] => (batch, length, heads, depth),
         [batch, length, width] if heads > 0 && width.is_multiple_of(heads) => (batch, length, heads, width / heads),
-        _ => return Err(Fault::invalid(format!("an input of shape {} does not divide into {heads} heads", x.shape()))),
+        _ => {
+            return Err(Fault::invalid(format!(
+                "an input of shape {} cannot be divided into {heads} heads",
+                x.shape()
+            )));
+        }
     };
     let width = if width == 0 { depth } else { width };
     if width > depth || !width.is_multiple_of(2) {
@@ -99,7 +104,7 @@ fn angles(
     };
     if *chosen.dims() != [batch, length, half] {
         let found = chosen.shape();
-        return Err(Fault::invalid(format!("angles of shape {found} where {batch}×{length}×{half} are needed")));
+        return Err(Fault::invalid(format!("angles of shape {found}, but {batch}×{length}×{half} are needed")));
     }
     Ok(chosen)
 }

@@ -98,7 +98,7 @@ fn transform(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>
     };
     let axis = axis_of(axis, x.rank())?;
     if axis + 1 == x.rank() {
-        return Err(Fault::invalid("the last axis is that of real and imaginary parts"));
+        return Err(Fault::invalid("the last axis holds the real and imaginary parts, and cannot be transformed"));
     }
     let (inverse, onesided) = (operator.flag("inverse", false)?, operator.flag("onesided", false)?);
     let length = match operator.optional(1) {
@@ -107,7 +107,7 @@ fn transform(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>
         None => x.dims()[axis] as i64,
     };
     let length = usize::try_from(length).ok().filter(|length| *length > 0);
-    let length = length.ok_or_else(|| Fault::invalid("a transform of no elements"))?;
+    let length = length.ok_or_else(|| Fault::invalid("a transform without elements"))?;
     Ok(vec![transformed(builder, x, axis, Transform { length, inverse, onesided })?])
 }
 
@@ -145,7 +145,7 @@ fn transformed(builder: &mut Builder, x: &View, axis: usize, plan: Transform) ->
 fn short_transform(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.float_input(0)?;
     let &[batch, size, parts] = x.dims() else {
-        return Err(Fault::invalid(format!("a signal of shape {}, not three dimensions", x.shape())));
+        return Err(Fault::invalid(format!("a signal of shape {}, but three dimensions are needed", x.shape())));
     };
     let step = operator.known_int(builder, 1, "frame_step")?;
     let length = match (operator.optional(3), operator.optional(2)) {

@@ -195,8 +195,8 @@ impl Window {
 pub(super) fn spatial_axes(x: &View) -> Result<usize, Fault> {
     match x.rank().checked_sub(2) {
         Some(axes @ 1..=2) => Ok(axes),
-        Some(axes @ 3..) => Err(Fault::unsupported(format!("it slides over {axes} axes; 1 and 2 are supported"))),
-        _ => Err(Fault::invalid(format!("an input of shape {} has no batch, channel and further axes", x.shape()))),
+        Some(axes @ 3..) => Err(Fault::unsupported(format!("windows over {axes} axes; 1 and 2 axes are supported"))),
+        _ => Err(Fault::invalid(format!("an input of shape {} without batch, channel and further axes", x.shape()))),
     }
 }
 
@@ -243,6 +243,6 @@ fn lifted(sizes: &[usize], added: usize) -> Result<[usize; 2], Fault> {
     match *sizes {
         [columns] => Ok([added, columns]),
         [rows, columns] => Ok([rows, columns]),
-        _ => Err(Fault::unsupported(format!("it slides over {} axes; 1 and 2 are supported", sizes.len()))),
+        _ => Err(Fault::unsupported(format!("windows over {} axes; 1 and 2 axes are supported", sizes.len()))),
     }
 }

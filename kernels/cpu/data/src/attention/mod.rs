@@ -34,8 +34,9 @@ const PIECE: usize = 1 << 15;
 
 /// The kernel of an attention.
 pub(crate) fn prepare(node: &NodeSpec, op: &Attention) -> Result<Box<dyn CpuKernel>, KernelError> {
-    let sizes =
-        node.attention_sizes().ok_or_else(|| node.invalid("its queries, keys and values have four dimensions"))?;
+    let sizes = node
+        .attention_sizes()
+        .ok_or_else(|| node.invalid("required: its queries, keys and values have four dimensions"))?;
     let bias = node.inputs.get(5).map(|of| Bias::new(&of.shape, &sizes)).transpose()?;
     Ok(match node.inputs[1].dtype {
         DType::F16 => Box::new(Kernel::<f16>::new(op, sizes, bias)),
@@ -109,7 +110,7 @@ impl<S: Stored> Kernel<S> {
             let sound = usize::try_from(*filled).ok().filter(|keys| *keys <= self.sizes.capacity);
             let filled = sound.ok_or_else(|| KernelError::Value {
                 op: "attention",
-                reason: format!("{filled} keys in a capacity of {} (row {row} of the batch)", self.sizes.capacity),
+                reason: format!("{filled} keys exceed a capacity of {} (row {row} of the batch)", self.sizes.capacity),
             })?;
             Ok(Row { first: *first, filled: filled.min(most) })
         };

@@ -69,7 +69,7 @@ impl Kernel {
     fn new(dots: Dots, op: &IntegerMatMul, node: &NodeSpec, constants: &[bool]) -> Result<Self, KernelError> {
         let split = |shape: &Shape| match shape.dims() {
             [batch @ .., rows, columns] => Ok((Shape::new(batch)?, *rows, *columns)),
-            _ => Err(node.invalid("its operands have at least two dimensions")),
+            _ => Err(node.invalid("required: its operands have at least two dimensions")),
         };
         let (left, mut rows, depth) = split(&node.inputs[0].shape)?;
         let (right, deep, columns) = split(&node.inputs[1].shape)?;

@@ -21,10 +21,7 @@ pub(super) fn prepare(op: &MatMul, node: &NodeSpec, constants: &[bool]) -> Resul
     if modular::fits(node) {
         return modular::prepare(op, node);
     }
-    node.require(
-        node.is_f32(),
-        "its tensors are to be all f32 or all f64, or all integers of one type of 32 or 64 bits",
-    )?;
+    node.require(node.is_f32(), "its tensors are all f32, all f64, or all integers of one type of 32 or 64 bits")?;
     Ok(Box::new(Kernel::new(MicroKernel::best(), op, node, constants)?))
 }
 
@@ -159,7 +156,7 @@ pub fn sizes(op: &MatMul, node: &NodeSpec) -> Result<(Sizes, Batches), KernelErr
     let split = |shape: &Shape| -> Result<(Shape, usize, usize), KernelError> {
         match shape.dims() {
             [batch @ .., rows, columns] => Ok((Shape::new(batch)?, *rows, *columns)),
-            _ => Err(node.invalid("its operands have at least two dimensions")),
+            _ => Err(node.invalid("required: its operands have at least two dimensions")),
         }
     };
     let exchanged =

@@ -94,7 +94,7 @@ fn other_blocks_are_refused_with_the_reason() {
     if let Op::Block(block) = &mut softmax.op {
         block.members[2].spec.op = Op::Softmax(Softmax { axis: 1, log: false });
     }
-    assert!(refusal(&softmax).contains("member 2 (softmax) is neither element-wise nor a reduction at the end"));
+    assert!(refusal(&softmax).contains("member 2 (softmax) is not element-wise, and not a reduction at the end"));
     let mut repeated = block(4, 8, None);
     if let Op::Block(block) = &mut repeated.op {
         block.members[0] = map(Expression::identity(), &[(Operand::Input(3), &[4, 1])], &[4, 1]);

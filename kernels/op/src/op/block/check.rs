@@ -41,7 +41,7 @@ impl Block {
         }
         for (input, (operand, wanted)) in member.inputs.iter().zip(&spec.inputs).enumerate() {
             let given =
-                self.operand(node, at, *operand).ok_or_else(|| format!("reads {operand:?}, which is not there"))?;
+                self.operand(node, at, *operand).ok_or_else(|| format!("reads {operand:?}, which does not exist"))?;
             if !same_data(given, wanted) {
                 return Err(format!("reads {given} as {wanted} at input {input}"));
             }
@@ -54,14 +54,18 @@ impl Block {
         let member = &self.members[at];
         let windowed = match member.spec.row_plan() {
             Some(plan) if plan.rows.is_multiple_of(self.rows) => plan.windowed,
-            Some(plan) => return Err(format!("has {} rows, no multiple of the block's {}", plan.rows, self.rows)),
-            None if at + 1 < self.members.len() => return Err("does not divide into rows, and is not the last".into()),
+            Some(plan) => {
+                return Err(format!("has {} rows, which is not a multiple of the block's {}", plan.rows, self.rows));
+            }
+            None if at + 1 < self.members.len() => {
+                return Err("cannot be divided into rows, and is not the last".into());
+            }
             None if member.spec.accumulated_rows().is_none() => {
-                return Err("neither divides into rows nor reduces row by row".into());
+                return Err("cannot be divided into rows, and does not reduce row by row".into());
             }
             None if !member.spec.inputs[0].shape.elements().is_multiple_of(self.rows) => {
                 return Err(format!(
-                    "reduces {}, which does not divide into {} rows",
+                    "reduces {}, which cannot be divided into {} rows",
                     member.spec.inputs[0], self.rows
                 ));
             }
@@ -82,7 +86,7 @@ impl Block {
             let made = self.members.get(*member).map(|member| &member.spec.outputs[0]);
             let made = made.ok_or_else(|| format!("output {member} of {} members", self.members.len()))?;
             if !same_data(made, wanted) {
-                return Err(format!("member {member} makes {made}, not {wanted}"));
+                return Err(format!("member {member} produces {made}, not {wanted}"));
             }
         }
         let read = |at| self.members.iter().any(|member| member.inputs.contains(&Operand::Member(at)));

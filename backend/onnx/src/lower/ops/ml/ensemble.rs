@@ -66,7 +66,7 @@ impl Listed {
             };
             let side = |node: i64| {
                 let place = places.get(&(trees[at], node)).copied();
-                place.ok_or_else(|| wrong(format!("it leads to node {node}, which its tree has not")))
+                place.ok_or_else(|| wrong(format!("it leads to node {node}, which is not in its tree")))
             };
             let sides = [side(yes[at])?, side(no[at])?];
             let missing = missing.get(at).is_some_and(|missing| *missing != 0);
@@ -98,7 +98,7 @@ fn test(mode: &str, value: f64) -> Result<Option<Test<'static>>, String> {
         "BRANCH_EQ" => Test::Equal(value),
         "BRANCH_NEQ" => Test::NotEqual(value),
         "LEAF" => return Ok(None),
-        other => return Err(format!("its mode {other:?} is not one of the standard")),
+        other => return Err(format!("its mode {other:?} is not defined by ONNX")),
     }))
 }
 
@@ -132,9 +132,9 @@ impl Entries {
             }
             let node = (trees[at], nodes[at]);
             let found = places.get(&node);
-            place.push(
-                *found.ok_or_else(|| Fault::invalid(format!("a weight is of {}, which is not there", called(node))))?,
-            );
+            place.push(*found.ok_or_else(|| {
+                Fault::invalid(format!("a weight belongs to {}, which does not exist", called(node)))
+            })?);
         }
         let mut order: Vec<usize> = (0..ids.len()).collect();
         order.sort_by_key(|at| place[*at]);
@@ -360,7 +360,7 @@ fn ensemble(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>,
             let (of, first) = if leafs[at] != 0 { (leaves, count) } else { (count, 0) };
             let place = usize::try_from(nodes[at]).ok().filter(|place| *place < of).map(|place| first + place);
             let what = if leafs[at] != 0 { "leaf" } else { "node" };
-            place.ok_or_else(|| wrong(format!("it leads to {what} {}, of which there are {of}", nodes[at])))
+            place.ok_or_else(|| wrong(format!("it leads to {what} {}, but there are {of}", nodes[at])))
         };
         let test = match modes[at] {
             0.0 => Test::LessOrEqual(splits[at]),
@@ -370,7 +370,7 @@ fn ensemble(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>,
             4.0 => Test::Equal(splits[at]),
             5.0 => Test::NotEqual(splits[at]),
             6.0 => Test::Member(sets.next().ok_or_else(|| wrong("it has no set in `membership_values`".into()))?),
-            other => return Err(wrong(format!("its mode {other} is not one of 0 to 6"))),
+            other => return Err(wrong(format!("its mode {other} is outside of 0 to 6"))),
         };
         let missing = missing.get(at).is_some_and(|missing| *missing != 0);
         let sides = [side(sides[0])?, side(sides[1])?];

@@ -117,11 +117,11 @@ fn one_hot(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, 
     let x = operator.number(0)?;
     let categories = ints(operator, "cats_int64s")?;
     if categories.is_empty() {
-        return Err(Fault::invalid("attribute `cats_int64s` is empty, and its input is of numbers"));
+        return Err(Fault::invalid("attribute `cats_int64s` is empty, but the input holds numbers"));
     }
     let mut seen = HashSet::with_capacity(categories.len());
     if !categories.iter().all(|category| seen.insert(*category)) {
-        return Err(Fault::unsupported("a category that is listed twice"));
+        return Err(Fault::unsupported("a category listed twice"));
     }
     let single = x.reshaped([x.dims(), &[1]].concat())?;
     let float = x.dtype().is_float();
@@ -154,7 +154,7 @@ fn extracted(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>
     let places = operator.typed(1, DType::I64)?;
     let (last, count) = (x.rank() - 1, places.elements());
     if count == 0 || x.dims()[last] == 0 {
-        return Err(Fault::invalid(format!("{count} places of an axis of {}", x.dims()[last])));
+        return Err(Fault::invalid(format!("{count} indices for an axis of {}", x.dims()[last])));
     }
     let outer = if last == 0 { &[1][..] } else { &x.dims()[..last] };
     let output = TensorSpec::new(x.dtype(), Shape::new([outer, &[count]].concat())?);
@@ -184,7 +184,7 @@ fn joined(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, F
         });
     }
     if parts.windows(2).any(|pair| pair[0].dims()[0] != pair[1].dims()[0]) {
-        return Err(Fault::invalid("its inputs differ in their numbers of rows"));
+        return Err(Fault::invalid("its inputs have different numbers of rows"));
     }
     Ok(vec![builder.concatenated(&parts, 1)?])
 }

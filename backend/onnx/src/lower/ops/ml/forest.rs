@@ -85,7 +85,10 @@ impl Forest {
         let index = usize::try_from(feature).ok().filter(|index| *index < self.features.min(1 << 31));
         let [yes, no] = sides;
         let Some(index) = index else {
-            return Err(Fault::invalid(format!("it reads feature {feature} of rows of {}", self.features)));
+            return Err(Fault::invalid(format!(
+                "it reads feature {feature}, but rows have {} features",
+                self.features
+            )));
         };
         let branch =
             |threshold, sides, missing_right| Node::Branch { feature: index as u32, threshold, missing_right, sides };
@@ -251,17 +254,16 @@ impl Forest {
         let (aggregate, base, dtype) = scores;
         let count = self.nodes.len().saturating_mul(2).saturating_add(roots.len());
         if count.max(self.entries.len()) >= (1 << 31) {
-            return Err(Fault::unsupported(format!(
-                "{} nodes; fewer than a thousand million are possible",
-                self.nodes.len()
-            )));
+            return Err(Fault::unsupported(format!("{} nodes, but fewer than 10⁹ are possible", self.nodes.len())));
         }
         builder.afford(count.saturating_mul(size_of::<[u32; 4]>()))?;
         let depths = self.depths(roots).map_err(|at| Fault::invalid(format!("{} leads to itself", name(at))))?;
         let steps: u64 = roots.iter().map(|root| u64::from(depths[*root])).sum();
         if steps > 16 * self.nodes.len().max(1 << 12) as u64 {
             let nodes = self.nodes.len();
-            return Err(Fault::unsupported(format!("{steps} steps per row through {nodes} nodes: trees share nodes")));
+            return Err(Fault::unsupported(format!(
+                "{steps} steps per row through {nodes} nodes, as trees share nodes"
+            )));
         }
         let (words, firsts) = self.words(roots);
         let roots: Vec<[u32; 2]> = firsts.into_iter().zip(roots).map(|(first, root)| [first, depths[*root]]).collect();

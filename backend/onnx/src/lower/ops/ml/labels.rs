@@ -86,7 +86,7 @@ pub(super) fn exact(name: &str, integers: &[i64]) -> Result<Vec<f64>, Fault> {
 /// Returns the value of each element's key, or a default.
 fn encode(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     if operator.opset < 2 {
-        return Err(Fault::unsupported("strings, which its version 1 reads or makes"));
+        return Err(Fault::unsupported("strings in its version 1"));
     }
     let x = operator.number(0)?;
     let keys = keys(operator, x.dtype())?;
@@ -111,7 +111,7 @@ fn mismatch(error: impl std::fmt::Display) -> Fault {
 
 fn keys(operator: &Operator<'_>, dtype: DType) -> Result<Vec<f64>, Fault> {
     if operator.node.attribute("keys_strings").is_some() {
-        return Err(Fault::invalid("its keys are strings, and its input is of numbers"));
+        return Err(Fault::invalid("its keys are strings, but its input holds numbers"));
     }
     if let Some(tensor) = operator.node.tensor("keys_tensor")? {
         return match super::super::integers(tensor) {
@@ -158,5 +158,5 @@ fn values(operator: &Operator<'_>) -> Result<(Tensor, Tensor), Fault> {
         let list = |elements: &[f32]| Tensor::from_elements(Shape::new([elements.len()])?, elements).map_err(mismatch);
         return Ok((list(values)?, default_of(list(&[operator.float("default_float", -0.0)?])?)?));
     }
-    Err(Fault::unsupported("values that are strings"))
+    Err(Fault::unsupported("strings as values"))
 }

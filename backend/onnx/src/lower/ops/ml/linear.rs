@@ -40,7 +40,7 @@ fn classifier(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View
     let transform = Transform::named(operator)?;
     let offset = floats(operator, "intercepts")?;
     if offset.is_empty() {
-        return Err(Fault::invalid("attribute `intercepts` is empty; it has an entry for each row of coefficients"));
+        return Err(Fault::invalid("attribute `intercepts` is empty; give one entry per row of coefficients"));
     }
     let scores = scored(builder, &x, floats(operator, "coefficients")?, offset, work_type(x.dtype()))?;
     if offset.len() > 1 {

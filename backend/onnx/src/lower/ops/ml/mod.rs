@@ -64,7 +64,9 @@ fn floats_or_tensor(operator: &Operator<'_>, name: &str) -> Result<(Vec<f64>, bo
     match operator.node.tensor(&name)? {
         Some(tensor) if tensor.shape().elements() > 0 => {
             if !listed.is_empty() {
-                return Err(Fault::invalid(format!("attribute `{name}` is given beside the list; give one of them")));
+                return Err(Fault::invalid(format!(
+                    "attribute `{name}` and its list are both given; give one of them"
+                )));
             }
             let elements = numbers(tensor).ok_or_else(|| Fault::attribute(&name, tensor.dtype(), "of floats"))?;
             Ok((elements, tensor.dtype() == DType::F64))
@@ -77,6 +79,6 @@ fn floats_or_tensor(operator: &Operator<'_>, name: &str) -> Result<(Vec<f64>, bo
 fn require_length(name: &str, found: usize, expected: usize) -> Result<(), Fault> {
     match found == expected {
         true => Ok(()),
-        false => Err(Fault::invalid(format!("attribute `{name}` has {found} entries; {expected} are needed"))),
+        false => Err(Fault::invalid(format!("attribute `{name}` has {found} entries, but {expected} are needed"))),
     }
 }

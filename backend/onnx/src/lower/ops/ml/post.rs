@@ -45,7 +45,7 @@ impl Transform {
     /// Applies the function to scores `[rows, count]`.
     pub(super) fn of_scores(self, builder: &mut Builder, scores: &View) -> Result<View, Fault> {
         if scores.dims()[1] == 1 && !matches!(self, Self::None | Self::Probit) {
-            let text = "a post_transform of a single score, which ONNX Runtime leaves out against the standard";
+            let text = "a post_transform of a single score, which ONNX Runtime does not apply, unlike ONNX";
             return Err(Fault::unsupported(text));
         }
         let (domain, dtype) = (domain_of(scores.dtype()), scores.dtype());

@@ -98,7 +98,7 @@ fn regressor(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>
     let (coefficients, rho) = (floats(operator, "coefficients")?, floats(operator, "rho")?);
     let count = operator.size("n_supports", 0, 0)?;
     if Transform::named(operator)? != Transform::None {
-        return Err(Fault::unsupported("a post_transform of one score, which ONNX Runtime leaves out"));
+        return Err(Fault::unsupported("a post_transform of one score, which ONNX Runtime does not apply"));
     }
     require_length("rho", rho.len(), 1)?;
     let x = builder.cast(&x, DType::F64)?;
