@@ -32,11 +32,22 @@ const RUNS: [usize; 2] = [4, 9];
 /// Time after which a probe has run often enough.
 const ENOUGH: Duration = Duration::from_millis(250);
 
-/// Fewest rounds over the kernels of a class, the first of them cold, and most rounds.
-const ROUNDS: [usize; 2] = [4, 16];
+/// How often the kernels of a class run.
+#[derive(Clone, Copy)]
+struct Rounds {
+    /// Fewest rounds, the first of them cold, and most rounds.
+    least: usize,
+    most: usize,
+    /// Time after which there were enough rounds.
+    enough: Duration,
+}
 
-/// Time after which a class has run often enough.
-const ENOUGH_ROUNDS: Duration = Duration::from_millis(250);
+impl Rounds {
+    /// Rounds of a full calibration.
+    const FULL: Self = Self { least: 4, most: 16, enough: Duration::from_millis(250) };
+    /// Rounds before the first placement.
+    const QUICK: Self = Self { least: 3, most: 3, enough: Duration::ZERO };
+}
 
 /// Fastest plausible rate of a link: a faster transfer took no measurable time.
 const MOST_RATE: f64 = 1e12;
@@ -181,7 +192,7 @@ impl<'a> Calibrator<'a> {
     pub fn measure(&self, step: &CalibrationStep, known: &mut MachineCosts) -> Result<(), CalibrationError> {
         match step.what {
             What::Rates(device) => self.learn_rates(device, known)?,
-            What::Kernels(device, class) => self.learn_kernels(device, class, known)?,
+            What::Kernels(device, class) => self.learn_kernels(device, class, Rounds::FULL, known)?,
             What::Link { device, elements, streamed } => {
                 // A stream needs a reader on the host, too.
                 let there = |node: usize| if node == 0 { device } else { HOST };
@@ -198,7 +209,13 @@ impl<'a> Calibrator<'a> {
     }
 
     /// Runs the kernels of a class in turn, so that other load of the machine affects all kernels equally.
-    fn learn_kernels(&self, device: DeviceId, class: Class, known: &mut MachineCosts) -> Result<(), CalibrationError> {
+    fn learn_kernels(
+        &self,
+        device: DeviceId,
+        class: Class,
+        rounds: Rounds,
+        known: &mut MachineCosts,
+    ) -> Result<(), CalibrationError> {
         let pool = DevicePool::new(compute_devices(self.inventory));
         let mut trials = Vec::new();
         for program in class.programs() {
@@ -209,13 +226,13 @@ impl<'a> Calibrator<'a> {
             trials.push(self.ready(program, &there, false, &pool)?);
         }
         let started = Instant::now();
-        for round in 0..ROUNDS[1] {
-            if round >= ROUNDS[0] && started.elapsed() > ENOUGH_ROUNDS {
+        for round in 0..rounds.most {
+            if round >= rounds.least && started.elapsed() > rounds.enough {
                 break;
             }
             for trial in &mut trials {
                 trial.run()?;
-                if started.elapsed() < ENOUGH_ROUNDS {
+                if started.elapsed() < rounds.enough {
                     trial.run_again()?;
                 }
             }
@@ -258,6 +275,17 @@ impl<'a> Calibrator<'a> {
         let bound = gpu.map(|gpu| GpuLimits::of(&gpu.adapter));
         let room = target.memory.or_all().min(self.devices[HOST.index()].memory.or_all());
         room >= Self::ROOM && bound.is_none_or(|limits| limits.binding_bytes >= 64 << 20)
+    }
+
+    /// Measures the rates of a device, and the kernels of a CPU device.
+    fn learn_quickly(&self, device: DeviceId, known: &mut MachineCosts) -> Result<(), CalibrationError> {
+        let target = &self.devices[device.index()];
+        if known.devices.get(&target.key).is_some_and(|costs| costs.rates.is_some()) {
+            return Ok(()); // An equal device was measured before.
+        }
+        self.learn_rates(device, known)?;
+        let classes = if target.kind == DeviceKind::Cpu { &Class::ALL[..] } else { &[] };
+        classes.iter().try_for_each(|class| self.learn_kernels(device, *class, Rounds::QUICK, known))
     }
 
     /// Measures the rates of a device, and the affine law of its links.
@@ -442,6 +470,7 @@ impl<'a> Calibrator<'a> {
 }
 
 /// Measures every device without known rates, its links with the host, and the extra time of reads between CPU devices.
+/// On CPU devices, also runs all kernels a few times: rates alone predict some kernels wrongly by a factor of three.
 ///
 /// Takes about a second per device. A device on which the probes do not fit keeps assumed rates. Returns whether there
 /// was anything to measure.
@@ -456,7 +485,7 @@ pub fn calibrate(inventory: &Inventory, known: &mut MachineCosts) -> Result<bool
     for index in (0..fresh.len()).filter(|index| bench.has_room(*index)) {
         let unmeasured = known.devices.get(&bench.devices[index].key).is_none_or(|costs| costs.misses.is_empty());
         match (fresh[index], unmeasured) {
-            (true, _) => bench.learn_rates(DeviceId(index as u32), known)?,
+            (true, _) => bench.learn_quickly(DeviceId(index as u32), known)?,
             // The rates come from a store of an older version.
             (false, true) => bench.learn_misses(DeviceId(index as u32), known)?,
             (false, false) => continue,

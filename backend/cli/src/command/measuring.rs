@@ -91,7 +91,7 @@ pub(super) struct MeasureArgs {
     /// The results of either command will do. With --json, all is printed in the form of these files.
     #[arg(help_heading = "Changes", long, value_name = "FILE.json")]
     compare_to: Option<PathBuf>,
-    /// End with status 3 if a configuration is slower by more, as in 5%
+    /// Exit with 3 if a configuration is slower by more, as in 5%
     ///
     /// Only if the interval of the change also excludes that nothing has changed. It is an error if a configuration
     /// cannot be compared: because it was not measured again, or by too few runs.

@@ -48,7 +48,7 @@ pub(super) fn open(
     };
     let (config, store) = config(devices, platform, model, place, will_save)?;
     let Some(Located { file, sets }) = located(model)? else {
-        return Err(CliError::input("--cache keeps models of files, and the built-in one is none; name a model"));
+        return Err(CliError::input("--cache keeps models of files, and the built-in model has no file; name a model"));
     };
     let (cache, build) = (Cache::new(folder), version::short());
     let open = || cache.open(&file, &config, &build, |session| inputs_of(model, &sets, session));

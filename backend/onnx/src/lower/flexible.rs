@@ -54,8 +54,8 @@ impl<'a> Lowering<'a> {
         let views = self.graph(node.graph(name)?, vec![view])?;
         match &views[..] {
             [made] if made.spec == spec => Ok(made.clone()),
-            [made] => Err(Fault::invalid(format!("its {name} makes {} of {spec}", made.spec)).into()),
-            _ => Err(Fault::invalid(format!("its {name} has {} outputs, not one", views.len())).into()),
+            [made] => Err(Fault::invalid(format!("its {name} returns {} for {spec}", made.spec)).into()),
+            _ => Err(Fault::invalid(format!("its {name} has {} outputs, but must have one", views.len())).into()),
         }
     }
 }

@@ -162,8 +162,8 @@ impl SessionConfig {
         Self { platform: Some(platform), ..self }
     }
 
-    /// Sets the number of plans that are kept ready, at least 1; the least recently used plan is dropped first (default:
-    /// 8).
+    /// Sets the number of plans that are kept ready, at least 1; the least recently used plan is dropped first
+    /// (default: 8).
     ///
     /// Each set of input shapes, with the elements of inputs that decide further shapes, has its own plan.
     pub fn with_plan_capacity(self, plan_capacity: usize) -> Self {

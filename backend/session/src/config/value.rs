@@ -119,7 +119,7 @@ fn entries(value: &Value) -> Result<Vec<Value>, String> {
     let parsed;
     let value = match value {
         Value::String(text) if text.trim_start().starts_with(['[', '{']) => {
-            parsed = serde_json::from_str(text).map_err(|error| format!("it is no JSON: {error}"))?;
+            parsed = serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;
             &parsed
         }
         other => other,
