@@ -31,7 +31,7 @@
 //! # }
 //! ```
 //!
-//! [`SessionConfig`] select the devices and their threads, the [`Strategy`] that places the nodes, and its
+//! [`SessionConfig`] selects the devices and their threads, the [`Strategy`] that places the nodes, and its
 //! [`Constraints`]. [`RunOptions`] give a run a time limit or a [`CancelToken`]. Errors are a [`SessionError`] with an
 //! [`ErrorKind`], and the file, node, device or input that they concern.
 //!
@@ -243,7 +243,7 @@ pub mod learning {
     //! Learning from runs: calibration by probes, times of profiled runs for the cost store, and the accuracy of
     //! predictions.
 
-    pub use anabranch_base::load::{Load, LoadMeter};
+    pub use anabranch_base::load::Load;
     pub use anabranch_learning::{
         Accuracy, CalibrationError, CalibrationStep, Calibrator, Compared, Learned, LinkAccuracy, NodeAccuracy,
         ProfiledRun, calibrate, record,

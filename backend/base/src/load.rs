@@ -64,6 +64,25 @@ impl Load {
     }
 }
 
+impl Load {
+    /// Returns the load over two measurements. What one of them does not know is unknown.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        if self.wall_ms == 0.0 {
+            return other;
+        }
+        let both = |one: Option<f64>, two: Option<f64>| Some(one? + two?);
+        let pressed = |load: Self| Some(load.pressure_percent? * load.wall_ms);
+        let wall_ms = self.wall_ms + other.wall_ms;
+        Self {
+            wall_ms,
+            processor_ms: both(self.processor_ms, other.processor_ms),
+            waited_ms: both(self.waited_ms, other.waited_ms),
+            pressure_percent: both(pressed(self), pressed(other)).map(|pressed| pressed / wall_ms),
+        }
+    }
+}
+
 impl LoadMeter {
     /// Starts a measurement.
     pub fn start() -> Self {
@@ -154,6 +173,14 @@ mod tests {
         let own = Load { processor_ms: Some(195.0), waited_ms: Some(600.0), ..quiet };
         assert!(!own.is_busy_with(2) && own.is_busy_with(4), "our own threads have all cores");
         assert_eq!(Load { processor_ms: Some(60.0), waited_ms: Some(40.0), ..quiet }.waited_share(), Some(0.4));
+    }
+
+    #[test]
+    fn loads_add_up_and_what_one_does_not_know_is_unknown() {
+        let one = Load { wall_ms: 100.0, processor_ms: Some(50.0), waited_ms: None, pressure_percent: Some(10.0) };
+        let two = Load { wall_ms: 300.0, processor_ms: Some(70.0), waited_ms: Some(5.0), pressure_percent: Some(50.0) };
+        let both = Load { wall_ms: 400.0, processor_ms: Some(120.0), waited_ms: None, pressure_percent: Some(40.0) };
+        assert_eq!((one.plus(two), Load::default().plus(two)), (both, two));
     }
 
     #[cfg(any(target_os = "linux", target_os = "macos"))]

@@ -1,9 +1,7 @@
 //! The limit of a device's memory.
 #![forbid(unsafe_code)]
 
-use super::bytes::exact_bytes;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// Most bytes of a device's memory that plans may fill, if there is a limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,13 +40,6 @@ impl From<Option<u64>> for MemoryLimit {
     }
 }
 
-/// Formats the bytes, or `none`.
-impl fmt::Display for MemoryLimit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0.map_or("none".into(), exact_bytes))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,6 +49,5 @@ mod tests {
         let limit = MemoryLimit::from(5);
         assert!(limit.admits(5) && !limit.admits(6) && MemoryLimit::NONE.admits(u64::MAX));
         assert_eq!((limit.or_all(), MemoryLimit::NONE.bytes()), (5, None));
-        assert_eq!(format!("{limit}, {}", MemoryLimit::NONE), "5 bytes, none");
     }
 }

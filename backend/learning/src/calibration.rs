@@ -8,6 +8,8 @@ use super::classes::Class;
 use super::observation::observe;
 use super::probe::{Probe, ROW_WEIGHTS, relay, rows, side_by_side};
 use super::record::{ProfiledRun, record, sample};
+use anabranch_base::load::{Load, LoadMeter};
+use anabranch_base::quantile::{ascending, lower_quartile};
 use anabranch_costs::{LinkCosts, MachineCosts, Rates};
 use anabranch_device::Inventory;
 use anabranch_execute::{DevicePool, ExecError, Executor, Kernels, RunOptions, RunOutput};
@@ -21,6 +23,7 @@ use anabranch_planning::{
     Constraints, Machine, MachineDevice, Order, PlacementRequest, Placing, PlanningError, compute_devices, forecast,
     link, machine_devices,
 };
+use std::cell::Cell;
 use std::fmt;
 use std::mem;
 use std::sync::Arc;
@@ -32,7 +35,7 @@ const RUNS: [usize; 2] = [4, 9];
 /// Time after which a probe has run often enough.
 const ENOUGH: Duration = Duration::from_millis(250);
 
-/// How often the kernels of a class run.
+/// Number of runs of the kernels of a class.
 #[derive(Clone, Copy)]
 struct Rounds {
     /// Fewest rounds, the first of them cold, and most rounds.
@@ -46,7 +49,7 @@ impl Rounds {
     /// Rounds of a full calibration.
     const FULL: Self = Self { least: 4, most: 16, enough: Duration::from_millis(250) };
     /// Rounds before the first placement.
-    const QUICK: Self = Self { least: 3, most: 3, enough: Duration::ZERO };
+    const QUICK: Self = Self { least: 2, most: 2, enough: Duration::from_millis(250) };
 }
 
 /// Fastest plausible rate of a link: a faster transfer took no measurable time.
@@ -116,6 +119,8 @@ impl fmt::Display for CalibrationStep {
 pub struct Calibrator<'a> {
     inventory: &'a Inventory,
     devices: Vec<MachineDevice>,
+    /// Load of the machine during all probes.
+    load: Cell<Load>,
 }
 
 /// Runs of one probe.
@@ -134,7 +139,7 @@ impl<'a> Calibrator<'a> {
 
     /// Creates a calibration of these devices. Equal devices are measured once.
     pub fn new(inventory: &'a Inventory) -> Self {
-        Self { inventory, devices: machine_devices(inventory) }
+        Self { inventory, devices: machine_devices(inventory), load: Cell::default() }
     }
 
     /// Returns all steps, the most important first.
@@ -176,6 +181,11 @@ impl<'a> Calibrator<'a> {
             step(What::Kernels(id(at), class), format!("{class} on {}", devices[at].key));
         }
         steps
+    }
+
+    /// Returns the load of the machine during all probes so far. On a busy machine, measured rates are too low.
+    pub fn load(&self) -> Load {
+        self.load.get()
     }
 
     /// Whether a step was done with this build's kernels.
@@ -225,6 +235,7 @@ impl<'a> Calibrator<'a> {
             let there = |node: usize| if cpu || runs[node] { device } else { HOST };
             trials.push(self.ready(program, &there, false, &pool)?);
         }
+        let meter = LoadMeter::start();
         let started = Instant::now();
         for round in 0..rounds.most {
             if round >= rounds.least && started.elapsed() > rounds.enough {
@@ -237,6 +248,7 @@ impl<'a> Calibrator<'a> {
                 }
             }
         }
+        self.load.set(self.load.get().plus(meter.stop()));
         trials.iter().for_each(|trial| self.record(trial, known));
         Ok(())
     }
@@ -280,8 +292,9 @@ impl<'a> Calibrator<'a> {
     /// Measures the rates of a device, and the kernels of a CPU device.
     fn learn_quickly(&self, device: DeviceId, known: &mut MachineCosts) -> Result<(), CalibrationError> {
         let target = &self.devices[device.index()];
+        // An equal device may have been measured before.
         if known.devices.get(&target.key).is_some_and(|costs| costs.rates.is_some()) {
-            return Ok(()); // An equal device was measured before.
+            return Ok(());
         }
         self.learn_rates(device, known)?;
         let classes = if target.kind == DeviceKind::Cpu { &Class::ALL[..] } else { &[] };
@@ -410,10 +423,13 @@ impl<'a> Calibrator<'a> {
     ) -> Result<Trial, CalibrationError> {
         let pool = DevicePool::new(compute_devices(self.inventory));
         let mut trial = self.ready(program, device_of, streamed, &pool)?;
+        let meter = LoadMeter::start();
         let started = Instant::now();
         while trial.runs.len() < RUNS[0] || (trial.runs.len() < RUNS[1] && started.elapsed() < ENOUGH) {
             trial.run()?;
         }
+        // The pool's threads still live, so that their waits count.
+        self.load.set(self.load.get().plus(meter.stop()));
         Ok(trial)
     }
 
@@ -472,34 +488,31 @@ impl<'a> Calibrator<'a> {
 /// Measures every device without known rates, its links with the host, and the extra time of reads between CPU devices.
 /// On CPU devices, also runs all kernels a few times: rates alone predict some kernels wrongly by a factor of three.
 ///
-/// Takes about a second per device. A device on which the probes do not fit keeps assumed rates. Returns whether there
-/// was anything to measure.
+/// Takes about a second per device. A device on which the probes do not fit keeps assumed rates. Returns the load
+/// of the machine meanwhile; `None` if nothing was measured.
 ///
 /// # Errors
 /// If a probe fails to run: models would fail, too.
-pub fn calibrate(inventory: &Inventory, known: &mut MachineCosts) -> Result<bool, CalibrationError> {
+pub fn calibrate(inventory: &Inventory, known: &mut MachineCosts) -> Result<Option<Load>, CalibrationError> {
     let bench = Calibrator::new(inventory);
     let unknown = |device: &MachineDevice| known.devices.get(&device.key).is_none_or(|costs| costs.rates.is_none());
     let fresh: Vec<bool> = bench.devices.iter().map(unknown).collect();
-    let mut has_measured = false;
     for index in (0..fresh.len()).filter(|index| bench.has_room(*index)) {
         let unmeasured = known.devices.get(&bench.devices[index].key).is_none_or(|costs| costs.misses.is_empty());
         match (fresh[index], unmeasured) {
             (true, _) => bench.learn_quickly(DeviceId(index as u32), known)?,
             // The rates come from a store of an older version.
             (false, true) => bench.learn_misses(DeviceId(index as u32), known)?,
-            (false, false) => continue,
+            (false, false) => {}
         }
-        has_measured = true;
     }
     let cpu = |at: &usize| bench.devices[*at].kind == DeviceKind::Cpu;
     for pair in bench.pairs().into_iter().map(|(a, b)| [a, b]).filter(|pair| pair.iter().all(cpu)) {
         for elements in READ.into_iter().filter(|_| pair.iter().any(|at| fresh[*at])) {
             bench.learn_reads(pair.map(|at| DeviceId(at as u32)), elements, known)?;
-            has_measured = true;
         }
     }
-    Ok(has_measured)
+    Ok(Some(bench.load()).filter(|load| load.wall_ms > 0.0))
 }
 
 /// Places the nodes of a chain alternately on two devices.
@@ -560,10 +573,9 @@ impl Trial {
     fn usual_node(&self, device: DeviceId) -> f64 {
         let runs = self.runs.iter().skip(1);
         let nodes = runs.flat_map(|run| observe(&self.program, self.executor.plan(), run).nodes);
-        let mut times: Vec<f64> =
+        let times: Vec<f64> =
             nodes.filter(|node| node.device == device && node.node.0 > 0).map(|node| node.seconds).collect();
-        times.sort_by(f64::total_cmp);
-        times.get(times.len().saturating_sub(1) / 4).copied().unwrap_or(0.0)
+        lower_quartile(&ascending(&times)).unwrap_or(0.0)
     }
 
     /// Bytes and least seconds of the transfers from the host, or back to it.

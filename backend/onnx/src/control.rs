@@ -1,6 +1,6 @@
 //! Branches and loops of the standard: `If`, `Loop` and `Scan`.
 //!
-//! Their rules stand here once, for any kind of values. The lowering unrolls graphs over values of a program, and a run
+//! This file has their rules, for any kind of values. The lowering unrolls graphs over values of a program, and a run
 //! computes graphs over tensors: both implement [`Graphs`].
 
 use crate::host_operators::{Fault, axis_of};
@@ -43,8 +43,8 @@ pub trait Graphs {
     /// Returns the value of a tensor.
     fn value(&mut self, tensor: Tensor) -> Result<Self::Value, Fault>;
 
-    /// Returns the only element of the input of this index, an integer.
-    fn integer(&self, value: &Self::Value, input: usize) -> Result<i64, Fault>;
+    /// Returns the only element of the most iterations (`M`, input 0 of a loop).
+    fn most(&self, value: &Self::Value) -> Result<i64, Fault>;
 
     /// Returns whether a condition holds. `input` is the condition's index; without one, an iteration has made it.
     fn holds(&self, condition: &Self::Value, input: Option<usize>) -> Result<bool, Fault>;
@@ -61,11 +61,11 @@ pub trait Graphs {
     /// Stacks at least one value along a new axis.
     fn stack(&mut self, values: Vec<Self::Value>, axis: usize) -> Result<Self::Value, Wrong<Self::Error>>;
 
-    /// Accepts a value that an iteration adds to the values to stack.
-    fn collect(&mut self, value: &Self::Value) -> Result<(), Wrong<Self::Error>>;
+    /// Checks a value that an iteration adds to the values to stack.
+    fn accept(&mut self, value: &Self::Value) -> Result<(), Wrong<Self::Error>>;
 
     /// Returns the output of a loop without iterations, which has no elements along `axis`.
-    fn nothing(&mut self, output: &Output, axis: i64) -> Result<Self::Value, Fault>;
+    fn empty(&mut self, output: &Output, axis: i64) -> Result<Self::Value, Fault>;
 }
 
 /// Returns the outputs of a node that is one of these operators.
@@ -95,7 +95,7 @@ fn repeated<G: Graphs>(
     graphs: &mut G,
 ) -> Result<Vec<G::Value>, Wrong<G::Error>> {
     let most = match inputs.first() {
-        Some(Some(most)) => graphs.integer(most, 0)?,
+        Some(Some(most)) => graphs.most(most)?,
         _ => i64::MAX,
     };
     let mut condition = match inputs.get(1) {
@@ -108,7 +108,7 @@ fn repeated<G: Graphs>(
     let mut pass = 0i64;
     while pass < most && graphs.holds(&condition, (pass == 0).then_some(1))? {
         let number = Tensor::from_i64s(&[pass]).reshaped(Shape::scalar()).expect("one element is a scalar");
-        let mut items = vec![graphs.value(number)?, condition];
+        let mut items = vec![graphs.value(number)?, graphs.value(yes())?];
         items.append(&mut carried);
         let mut outputs = graphs.graph("body", items)?;
         if outputs.len() <= states {
@@ -121,7 +121,7 @@ fn repeated<G: Graphs>(
     }
     if pass == 0 {
         for output in node.graph("body")?.outputs.iter().skip(1 + states).take(wanted(node, states)) {
-            carried.push(graphs.nothing(output, 0)?);
+            carried.push(graphs.empty(output, 0)?);
         }
     }
     for values in collected {
@@ -175,7 +175,7 @@ fn scanned<G: Graphs>(
     }
     if passes == 0 {
         for (index, output) in node.graph("body")?.outputs.iter().skip(states).take(wanted(node, states)).enumerate() {
-            carried.push(graphs.nothing(output, entry("scan_output_axes", index)?)?);
+            carried.push(graphs.empty(output, entry("scan_output_axes", index)?)?);
         }
     }
     for (index, mut values) in collected.into_iter().enumerate() {
@@ -197,7 +197,7 @@ fn collect<G: Graphs>(
 ) -> Result<(), Wrong<G::Error>> {
     collected.resize_with(values.len(), Vec::new);
     for (all, value) in collected.iter_mut().zip(values) {
-        graphs.collect(&value)?;
+        graphs.accept(&value)?;
         all.push(value);
     }
     Ok(())
@@ -206,6 +206,13 @@ fn collect<G: Graphs>(
 /// Returns the number of outputs that collect values, up to the last that is used.
 fn wanted(node: &Node, states: usize) -> usize {
     node.outputs.len().saturating_sub(states)
+}
+
+/// Returns the fault of a condition of another type or shape. `input` is the condition's index; without one, an
+/// iteration has made it.
+pub fn no_condition(input: Option<usize>, spec: &TensorSpec) -> Fault {
+    let what = input.map_or("its body's condition".into(), |input| format!("input {input} (cond)"));
+    Fault::invalid(format!("{what} is {spec}, not one bool"))
 }
 
 /// Returns inputs that must be present, from the index `first` on.

@@ -3,6 +3,7 @@
 use super::{KernelNeeds, MachineDevice, Needs, Plan, PlanDevice, PlanError, PlanOptions, Residency};
 use crate::HOST;
 use crate::tasks::{NodeLimits, ProgramTasks, Residence};
+use anabranch_base::memory_limit::MemoryLimit;
 use anabranch_ir::program::{NodeId, Program, ValueId};
 pub use anabranch_ir::testing::{Maker, add, chain, map, relu, spec};
 use anabranch_kernels::KernelError;
@@ -44,7 +45,7 @@ impl PlacedProgram {
         let device = |at: usize| PlanDevice {
             name: name(at),
             kind: kind(&kinds[at]),
-            limit: None.into(),
+            limit: MemoryLimit::NONE,
             wake_ns: if kinds[at] == "cpu" { 5_000 } else { 100_000 },
         };
         let devices: Vec<PlanDevice> = (0..kinds.len()).map(device).collect();
@@ -201,5 +202,13 @@ pub fn random_residency(u: &mut Unstructured<'_>, placed: &PlacedProgram) -> Res
 /// A CPU device with two threads and 1 MiB of cache each.
 pub fn cpu_device(name: &str) -> MachineDevice {
     let (kind, key) = (DeviceKind::Cpu, name.to_owned());
-    MachineDevice { name: name.to_owned(), kind, key, memory: None.into(), times: 1.0, threads: 2, cache: 1 << 20 }
+    MachineDevice {
+        name: name.to_owned(),
+        kind,
+        key,
+        memory: MemoryLimit::NONE,
+        times: 1.0,
+        threads: 2,
+        cache: 1 << 20,
+    }
 }

@@ -259,6 +259,7 @@ impl Placer for ForAuto {
 mod tests {
     use super::*;
     use crate::{Constraints, Lowered, Machine};
+    use anabranch_base::memory_limit::MemoryLimit;
     use anabranch_costs::{DeviceCosts, Laws, LinkCosts, MachineCosts, Rates, Sample};
     use anabranch_ir::program::Program;
     use anabranch_placement_core::platform::DeviceKind;
@@ -271,7 +272,15 @@ mod tests {
     fn machine() -> Machine {
         let device = |name: &str| {
             let (kind, name) = (DeviceKind::Cpu, name.to_owned());
-            MachineDevice { key: name.clone(), name, kind, memory: None.into(), times: 1.0, threads: 1, cache: 2 << 20 }
+            MachineDevice {
+                key: name.clone(),
+                name,
+                kind,
+                memory: MemoryLimit::NONE,
+                times: 1.0,
+                threads: 1,
+                cache: 2 << 20,
+            }
         };
         let rates = Rates { matmul_flops: 1e12, conv_flops: 1e12, map_flops: 1e12, bandwidth: 1e10, launch: 1e-6 };
         let mut costs = MachineCosts::default();

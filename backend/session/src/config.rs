@@ -29,8 +29,9 @@ macro_rules! config {
     ) => {
         /// Configuration of a [`Session`](super::Session). Every option may be left out.
         ///
-        /// A [compiled](crate::compiled) model and a [file](serde) hold configurations, too: [`Self::or`] merges them,
-        /// and [`Self::resolve`] gives every option that is still left out its default.
+        /// A [compiled](crate::compiled) model and JSON hold configurations, too. [`Self::or`] merges two of them, and
+        /// [`Self::resolve`] gives every option that is still left out its default. What is serialized is what compiled
+        /// models store: all but `costs`, `platform` and `limits`.
         ///
         /// ```
         /// # mod anabranch { pub use anabranch_planning::Strategy; pub use anabranch_session::SessionConfig; }
@@ -72,10 +73,18 @@ macro_rules! config {
             fn read(&mut self, name: &str, value: &Value) -> Result<(), String> {
                 match name {
                     $(stringify!($option) => self.$option = Some($read(value)?),)*
-                    $(stringify!($other) => self.$other = Some($other_read(value)?),)*
                     _ => return Err("there is no such option".into()),
                 }
                 Ok(())
+            }
+
+            /// Sets what only compiled models store besides the options; returns whether `name` is that.
+            fn read_other(&mut self, name: &str, value: &Value) -> Result<bool, String> {
+                match name {
+                    $(stringify!($other) => self.$other = Some($other_read(value)?),)*
+                    _ => return Ok(false),
+                }
+                Ok(true)
             }
         }
     };
@@ -88,8 +97,8 @@ config! {
         cpu_devices: CpuGranularity = value::parsed, "cores that make one CPU device: machine, package, numa, l3 or core";
         threads: NonZeroUsize = value::parsed, "threads of each CPU device";
         software_gpu: bool = value::truth, "1: a software adapter counts as a GPU";
-        memory: Vec<(String, u64)> = value::memory, "bytes that devices may fill, such as gpu0=2GiB,cpu0=512MiB";
-        emulate: Vec<(String, f64)> = value::factors, "factors by which CPU devices are slowed down, such as cpu1=4";
+        memory: BTreeMap<String, u64> = value::memory, "bytes that devices may fill, such as gpu0=2GiB,cpu0=512MiB";
+        emulate: BTreeMap<String, f64> = value::parsed_map, "factors by which CPU devices are slowed down, such as cpu1=4";
         #[serde(serialize_with = "as_text")]
         place: Strategy = value::parsed, "strategy that places the nodes (heft, auto, mite, cp, …), a device, or a plan file that ends in .json";
         order: Order = value::parsed, "order of ready nodes: pct, msr, fifo or frugal";
@@ -135,7 +144,8 @@ pub struct SettingError {
 impl SessionConfig {
     /// Sets the option of this name, one of [`SETTINGS`].
     ///
-    /// Lists are separated by commas. Lists and maps may also be JSON, which allows names with commas.
+    /// Lists are separated by commas. Lists and maps may also be JSON, which allows names with commas. A later value
+    /// replaces an earlier one.
     ///
     /// ```
     /// # mod anabranch { pub use anabranch_planning::Strategy; pub use anabranch_session::SessionConfig; }
@@ -166,6 +176,17 @@ impl SessionConfig {
         self.read(today, value).map_err(|why| SettingError { name: name.to_owned(), value: shown(), why })
     }
 
+    /// Reads what a compiled model stores: options, and what else its plan depends on.
+    pub(crate) fn from_stored(stored: &Map<String, Value>) -> Result<Self, String> {
+        let mut config = Self::default();
+        for (name, value) in stored {
+            if !config.read_other(name, value)? {
+                config.read(name, value)?;
+            }
+        }
+        Ok(config)
+    }
+
     /// Returns the options of a session, with the defaults of those that are left out.
     pub fn resolve(self) -> ResolvedConfig {
         let (usual, plan) = (DetectOptions::default(), PlanOptions::default());
@@ -183,8 +204,8 @@ impl SessionConfig {
                 threads: self.threads,
                 no_gpu: self.gpu.map_or(usual.no_gpu, |wanted| !wanted),
                 software_gpu: self.software_gpu.unwrap_or(usual.software_gpu),
-                memory_overrides: self.memory.unwrap_or_default(),
-                slowdowns: self.emulate.unwrap_or_default(),
+                memory_overrides: self.memory.into_iter().flatten().collect(),
+                slowdowns: self.emulate.into_iter().flatten().collect(),
                 only: self.devices.unwrap_or_default(),
             },
             strategy: self.place.unwrap_or_default(),

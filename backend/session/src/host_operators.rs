@@ -5,7 +5,7 @@ use super::error::{InputError, SessionError};
 use super::phases::{PhasedRun, Values, constant};
 use anabranch_kernels::cpu::Team;
 use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
-use anabranch_onnx::control::{self, Graphs};
+use anabranch_onnx::control::{self, Graphs, no_condition};
 use anabranch_onnx::host_operators::{
     Call, Fault, MAP, TENSOR, Work, axis_of, host_operator, integers, side_by_side, slices,
 };
@@ -146,22 +146,15 @@ impl Graphs for Body<'_, '_> {
         Ok(Item::Tensor(tensor))
     }
 
-    fn integer(&self, item: &Item, input: usize) -> Result<i64, Fault> {
+    fn most(&self, item: &Item) -> Result<i64, Fault> {
         let tensor = tensor(item)?;
-        let value = if tensor.shape().elements() == 1 { integers(tensor) } else { None };
-        match value.as_deref() {
-            Some(&[value]) => Ok(value),
-            _ => Err(Fault::invalid(format!("input {input} has shape {}, not one integer", tensor.shape()))),
-        }
+        only(tensor).ok_or_else(|| Fault::invalid(format!("input 0 (M) is {}, not one integer", tensor.spec())))
     }
 
     fn holds(&self, condition: &Item, input: Option<usize>) -> Result<bool, Fault> {
-        match condition {
-            Item::Tensor(tensor) if tensor.dtype() == DType::Bool => {
-                Ok(self.integer(condition, input.unwrap_or_default())? != 0)
-            }
-            _ => Err(Fault::invalid("the condition is not one bool")),
-        }
+        let tensor = tensor(condition)?;
+        let truth = only(tensor).filter(|_| tensor.dtype() == DType::Bool);
+        truth.map(|truth| truth != 0).ok_or_else(|| no_condition(input, tensor.spec()))
     }
 
     fn dims(&self, item: &Item) -> Result<Vec<usize>, Fault> {
@@ -181,7 +174,7 @@ impl Graphs for Body<'_, '_> {
         Ok(Item::Tensor(self.run.on_host(|work| side_by_side(work, &tensors, axis, true))?))
     }
 
-    fn collect(&mut self, item: &Item) -> Result<(), Wrong> {
+    fn accept(&mut self, item: &Item) -> Result<(), Wrong> {
         let Item::Tensor(tensor) = item else {
             return Err(Fault::invalid(format!("it collects {}; it must collect tensors", item.about())).into());
         };
@@ -191,7 +184,7 @@ impl Graphs for Body<'_, '_> {
     }
 
     /// Returns a tensor of the declared type. Sizes that the graph does not declare are 0, too.
-    fn nothing(&mut self, output: &Output, axis: i64) -> Result<Item, Fault> {
+    fn empty(&mut self, output: &Output, axis: i64) -> Result<Item, Fault> {
         let (Some(dtype), Some(dims)) = (output.dtype, &output.dims) else {
             let name = &output.name;
             let text =
@@ -203,6 +196,12 @@ impl Graphs for Body<'_, '_> {
         dims.insert(axis_of(axis, dims.len() + 1)?, 0);
         Ok(Item::Tensor(Tensor::zeroed(TensorSpec::new(dtype, Shape::new(dims)?))))
     }
+}
+
+/// Returns the only integer or bool of a tensor.
+fn only(tensor: &Tensor) -> Option<i64> {
+    let value = if tensor.shape().elements() == 1 { integers(tensor) } else { None };
+    value.and_then(|values| values.first().copied())
 }
 
 /// Returns the tensor of an item.

@@ -2,8 +2,7 @@
 
 use super::budget::Budget;
 use super::cache::Cache;
-use super::config::ResolvedConfig;
-use super::config::SessionConfig;
+use super::config::{ResolvedConfig, SessionConfig};
 use super::error::{SessionError, within_memory};
 use super::loss::Lost;
 use super::precompiled::Precompiled;
@@ -11,7 +10,7 @@ use super::prepare::{Key, Prepared};
 use super::run::Run;
 use super::value_info::ValueInfo;
 use crate::compiled;
-use anabranch_base::load::{Load, LoadMeter};
+use anabranch_base::load::Load;
 use anabranch_base::lock::lock;
 use anabranch_costs::{CostStore, StoreError};
 use anabranch_device::{Inventory, detect, detect_cpus};
@@ -74,7 +73,7 @@ pub struct Session {
     /// Held while costs are written.
     saving: Mutex<()>,
     /// Held while devices are calibrated: callers that need the rates wait for them. Load of the machine while that was
-    /// done last, if it was.
+    /// done, if it was.
     calibrating: Mutex<Option<Load>>,
     /// Lost GPUs that plans do not use.
     pub(super) lost: Lost,
@@ -273,8 +272,8 @@ impl Session {
         Ok(())
     }
 
-    /// Measures every device without known rates, its links with the host, and the extra time of reads between CPU
-    /// devices.
+    /// Measures every device without known rates, its links with the host, the extra time of reads between CPU devices,
+    /// and the kernels of CPU devices.
     ///
     /// Takes about a second per device. Later plans use the results; existing plans stay unchanged.
     ///
@@ -288,10 +287,8 @@ impl Session {
     pub fn calibrate_parts(&self, inventory: &Inventory) -> Result<(), SessionError> {
         let mut load = lock(&self.calibrating);
         let mut measured = lock(&self.costs).here().rates_only();
-        let meter = LoadMeter::start();
-        if calibrate(inventory, &mut measured)? {
-            *load = Some(meter.stop());
-        }
+        let meanwhile = calibrate(inventory, &mut measured)?;
+        *load = load.map(|load| meanwhile.map_or(load, |more| load.plus(more))).or(meanwhile);
         lock(&self.costs).here_mut().merge(&measured);
         Ok(())
     }

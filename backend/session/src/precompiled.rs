@@ -1,7 +1,6 @@
 //! Sessions of compiled models: writing, fallback to the source, and the replacement of lowering and planning.
 
-use super::config::ResolvedConfig;
-use super::config::SessionConfig;
+use super::config::{ResolvedConfig, SessionConfig};
 use super::error::{InputError, SessionError, within_memory};
 use super::inputs::Inputs;
 use super::open::Session;

@@ -72,7 +72,7 @@ mod tests {
         let given = [("devices", "cpu0, gpu0"), ("memory", "cpu0=1GiB"), ("place", "auto"), ("report", "report.json")];
         let options = options(&given).expect("all are known");
         assert_eq!(options.session.devices, Some(vec!["cpu0".to_owned(), "gpu0".to_owned()]));
-        assert_eq!(options.session.memory, Some(vec![("cpu0".to_owned(), 1 << 30)]));
+        assert_eq!(options.session.memory, Some([("cpu0".to_owned(), 1 << 30)].into()));
         assert!(options.other_devices && options.session.place == Some(anabranch::Strategy::AUTO));
         assert_eq!(options.report, Some("report.json".into()));
         for wrong in [("speed", "11"), ("threads", "0"), ("dims", "batch=1"), ("gpu", "0"), ("memory", "much")] {

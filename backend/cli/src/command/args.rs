@@ -411,16 +411,14 @@ impl DeviceArgs {
 
     /// Returns the configuration that these options state.
     pub(crate) fn config(&self) -> Result<SessionConfig, CliError> {
-        named_once("--memory", &self.memory)?;
-        named_once("--emulate", &self.emulate)?;
         let mut config = SessionConfig::default();
         config.devices = stated(&self.only);
         config.gpu = self.no_gpu.then_some(false);
         config.cpu_devices = self.cpu_devices;
         config.threads = self.threads;
         config.software_gpu = self.software_gpu.then_some(true);
-        config.memory = stated(&self.memory);
-        config.emulate = stated(&self.emulate);
+        config.memory = Some(named_once("--memory", &self.memory)?).filter(|limits| !limits.is_empty());
+        config.emulate = Some(named_once("--emulate", &self.emulate)?).filter(|factors| !factors.is_empty());
         Ok(config)
     }
 }

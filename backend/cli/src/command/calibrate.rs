@@ -8,7 +8,7 @@ use super::progress::Progress;
 use super::{CliError, Output, note};
 use anabranch::costs::{CostStore, History, LinkCosts, MachineCosts};
 use anabranch::device::{DeviceRef, Inventory, detect, format_bytes};
-use anabranch::learning::{Calibrator, LoadMeter};
+use anabranch::learning::Calibrator;
 use anabranch_report::run::busy_calibration;
 use anabranch_report::table::Table;
 use anabranch_report::text::duration;
@@ -73,7 +73,6 @@ impl CalibrateCommand {
         }
         let left: Vec<_> = steps.iter().filter(|step| self.redo || !calibrator.is_done(step, store.here())).collect();
         let progress = Progress::new(output, "calibrating", left.len() as u64);
-        let meter = LoadMeter::start();
         for step in &left {
             if cancel.is_cancelled() {
                 return Err(CliError::interrupted());
@@ -83,7 +82,7 @@ impl CalibrateCommand {
             store_file.save(store)?;
             progress.advance();
         }
-        busy_calibration(&meter.stop()).iter().for_each(note);
+        busy_calibration(&calibrator.load()).iter().for_each(note);
         Ok([left.len(), steps.len()])
     }
 }

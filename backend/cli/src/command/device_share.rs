@@ -30,7 +30,7 @@ impl DeviceShare {
                 // A sum of nothing would be −0.
                 busy: own().fold(0.0, |sum, node| sum + plan.predicted().busy[node.index()]),
                 peak_bytes: plan.memory().devices()[at].peak(),
-                limit_bytes: device.limit.bytes().filter(|limit| *limit < u64::MAX),
+                limit_bytes: device.limit.bytes(),
             }
         };
         plan.devices().iter().enumerate().map(share).collect()

@@ -84,7 +84,7 @@ pub(super) struct MeasureArgs {
     #[arg(help_heading = "Files", long, value_name = "FILE.html", value_parser = file_of(&["html"]))]
     html: Option<PathBuf>,
     /// Write the results, with every run, for --compare-to
-    #[arg(help_heading = "Files", short, long, alias = "save", value_name = "FILE.json", value_parser = file_of(&["json"]))]
+    #[arg(help_heading = "Files", short, long, value_name = "FILE.json", value_parser = file_of(&["json"]))]
     output: Option<PathBuf>,
     /// Show what changed since the results that -o wrote
     ///
@@ -171,7 +171,9 @@ impl MeasureArgs {
         if !self.more.is_empty() {
             let mut usable = Vec::with_capacity(models.len());
             for model in models {
-                if passed(&model, self.open(&model).map(drop))? {
+                let place = PlaceArgs::any(&self.constraints);
+                let opened = open_session(&self.devices, None, &model, &place, false);
+                if passed(&model, opened.map(drop))? {
                     usable.push(model);
                 }
             }
@@ -188,12 +190,10 @@ impl MeasureArgs {
     /// Opens a model with its inputs. Inputs that are not given are random, and sizes that are not given are 1.
     fn open(&self, model: &ModelArgs) -> Result<Opened, CliError> {
         let place = PlaceArgs::any(&self.constraints);
-        // Models are compiled for sizes that are given. A cache that the environment names serves only such models.
-        if model.cache().is_some() {
-            let cached = open::open(&self.devices, None, model, &place, true);
-            if cached.is_ok() || model.cache.is_some() {
-                return cached;
-            }
+        // A cache that only the environment names is left alone: its plans were made with earlier costs.
+        if model.cache.is_some() {
+            let random = model.random.or(model.input.is_empty().then_some(0));
+            return open::open(&self.devices, None, &ModelArgs { random, ..model.clone() }, &place, true);
         }
         let (session, store, sets) = open_session(&self.devices, None, model, &place, true)?;
         let given = read_inputs(model, sets.first().map(PathBuf::as_path), &session)?;

@@ -6,6 +6,7 @@ mod hostile;
 mod padded;
 mod seq2seq;
 mod tiny;
+
 use anabranch_generate::{GenerateError, Generator, Piece, Prompt, Settings};
 use anabranch_session::SessionConfig;
 use std::fs;

@@ -5,7 +5,7 @@ use super::error::LowerError;
 use super::operator::Operator;
 use super::view::View;
 use super::{Lowering, Slot};
-use crate::control::{Graphs, Wrong, control};
+use crate::control::{Graphs, Wrong, control, no_condition};
 use crate::host_operators::{Fault, integers};
 use crate::import::{Node, Output, Subgraph};
 use anabranch_kernels::{DType, Tensor};
@@ -37,23 +37,22 @@ impl Graphs for Unrolled<'_, '_> {
         self.lowering.builder.made(tensor)
     }
 
-    fn integer(&self, value: &View, input: usize) -> Result<i64, Fault> {
-        let tensor = self.lowering.builder.tensor(value);
-        let tensor = tensor.ok_or_else(|| Fault::run_time(value.value, input, "M"))?;
+    fn most(&self, value: &View) -> Result<i64, Fault> {
+        let tensor = self.lowering.builder.tensor(value).ok_or_else(|| Fault::run_time(value.value, 0, "M"))?;
         match integers(&tensor).as_deref() {
             Some(&[value]) => Ok(value),
-            _ => Err(Fault::invalid(format!("input {input} has shape {}, not one integer", tensor.shape()))),
+            _ => Err(Fault::invalid(format!("input 0 (M) is {}, not one integer", tensor.spec()))),
         }
     }
 
     fn holds(&self, condition: &View, input: Option<usize>) -> Result<bool, Fault> {
         if condition.dtype() != DType::Bool {
-            return Err(Fault::invalid("the condition is not one bool"));
+            return Err(no_condition(input, &condition.spec));
         }
         let known = self.lowering.builder.tensor(condition).and_then(|tensor| integers(&tensor));
         match (known.as_deref(), input) {
             (Some(&[truth]), _) => Ok(truth != 0),
-            (Some(_), _) => Err(Fault::invalid("the condition is not one bool")),
+            (Some(_), _) => Err(no_condition(input, &condition.spec)),
             (None, Some(input)) => Err(Fault::run_time(condition.value, input, "cond")),
             (None, None) => Err(Fault::unsupported("its condition is computed from the model's inputs")),
         }
@@ -82,11 +81,11 @@ impl Graphs for Unrolled<'_, '_> {
         Ok(self.lowering.builder.concatenated(&singles, axis)?)
     }
 
-    fn collect(&mut self, _: &View) -> Result<(), Wrong<LowerError>> {
+    fn accept(&mut self, _: &View) -> Result<(), Wrong<LowerError>> {
         Ok(())
     }
 
-    fn nothing(&mut self, _: &Output, _: i64) -> Result<View, Fault> {
+    fn empty(&mut self, _: &Output, _: i64) -> Result<View, Fault> {
         Err(Fault::unsupported("the loop makes no pass, so the shape of a collected output is unknown"))
     }
 }

@@ -93,8 +93,8 @@ impl Cache {
     /// is opened as it is. Reads the model's files, to check that they are those that were compiled, and all weights of
     /// a stored model that was modified.
     ///
+    /// # Errors
     /// As [`Session::open`], and errors of `inputs`.
-    /// As [`Session::open`], and what `inputs` fails with.
     pub fn open<E: From<SessionError>>(
         &self,
         model: &Path,

@@ -32,14 +32,13 @@ pub(super) fn adopted(
     same_program(compiled, &given).map_err(|problem| CompiledError::elsewhere(file, problem))?;
     let stored = compiled.clone().resolve();
     let wants_gpu = given.gpu.or((given.software_gpu == Some(true)).then_some(true));
-    let mut base = SessionConfig { dims: None, cached: None, fuse: None, ..compiled.clone() };
+    let mut base = compiled.clone();
     if wants_gpu == Some(false) {
         base.software_gpu = None;
-        base.memory.iter_mut().for_each(|limits| limits.retain(|(name, _)| !name.starts_with("gpu")));
+        base.memory.iter_mut().for_each(|limits| limits.retain(|name, _| !name.starts_with("gpu")));
         base.devices.iter_mut().for_each(|names| names.retain(|name| !name.starts_with("gpu")));
     }
-    let program = SessionConfig { dims: compiled.dims.clone(), cached: compiled.cached, fuse: compiled.fuse, ..given };
-    let options = SessionConfig { gpu: wants_gpu, ..program }.or(base).resolve();
+    let options = SessionConfig { gpu: wants_gpu, dims: None, ..given }.or(base).resolve();
     let is_same = options.devices == stored.devices && options.constraints == stored.constraints;
     Ok((options, is_same))
 }
@@ -76,7 +75,8 @@ pub(super) mod json {
     }
 
     pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SessionConfig, D::Error> {
-        serde_json::from_str(&String::deserialize(deserializer)?).map_err(de::Error::custom)
+        let stored = serde_json::from_str(&String::deserialize(deserializer)?).map_err(de::Error::custom)?;
+        SessionConfig::from_stored(&stored).map_err(de::Error::custom)
     }
 }
 
@@ -156,16 +156,25 @@ mod tests {
     fn a_stored_configuration_comes_back_as_it_was() {
         let weights = Residency::Within(BTreeMap::from([(anabranch_placement_core::platform::DeviceId(1), 7)]));
         let made = usual()
-            .with_devices(DetectOptions { slowdowns: vec![("cpu0".into(), 2.5)], ..DetectOptions::default() })
+            .with_devices(DetectOptions {
+                slowdowns: vec![("cpu1".into(), 2.5), ("cpu0".into(), 4.0)],
+                memory_overrides: vec![("gpu0".into(), 7), ("cpu0".into(), 5), ("cpu0".into(), 6)],
+                ..DetectOptions::default()
+            })
             .with_plan(PlanOptions::default().with_chunk(anabranch_plan::ChunkRule::Rows(7)).with_weights(weights))
             .with_strategy(Strategy::PlanFile("plans/p.json".into()))
             .with_pin("a=b,c", "cpu0")
+            .with_pin("a=b,c", "cpu1")
             .with_resident("state", "cpu0")
             .with_fusion(Rewrites::ALL.without(anabranch_onnx::lower::Rewrite::ALL[0]))
             .with_dim("x[1]", 3);
         let made = compiled(made);
         let text = serde_json::to_string(&made).expect("no map has keys that JSON cannot have");
-        let back: SessionConfig = serde_json::from_str(&text).expect("just written");
-        assert_eq!(format!("{:?}", back.resolve()), format!("{:?}", made.resolve()));
+        let stored = serde_json::from_str(&text).expect("just written");
+        let back = SessionConfig::from_stored(&stored).expect("just written");
+        let resolved = back.clone().resolve();
+        assert_eq!(format!("{resolved:?}"), format!("{:?}", made.resolve()));
+        assert_eq!(resolved.devices.memory_overrides, [("cpu0".to_owned(), 6), ("gpu0".to_owned(), 7)]);
+        assert_eq!((&*resolved.constraints.pins[0].device, resolved.constraints.pins.len()), ("cpu0", 1));
     }
 }

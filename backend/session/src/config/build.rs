@@ -11,7 +11,8 @@ use anabranch_planning::{Constraints, Order, PlatformFile, Strategy};
 use std::num::NonZeroUsize;
 
 impl SessionConfig {
-    /// Sets all options of devices. Only the number of threads may still be left out.
+    /// Sets all options of devices, also those that have their defaults there; only the number of threads may still be
+    /// left out. Each can also be set by itself, as in [`Self::with_threads`].
     pub fn with_devices(self, devices: DetectOptions) -> Self {
         let DetectOptions { cpu_granularity, threads, no_gpu, software_gpu, memory_overrides, slowdowns, only } =
             devices;
@@ -19,10 +20,10 @@ impl SessionConfig {
             devices: Some(only),
             gpu: Some(!no_gpu),
             cpu_devices: Some(cpu_granularity),
-            threads: threads.or(self.threads),
+            threads,
             software_gpu: Some(software_gpu),
-            memory: Some(memory_overrides),
-            emulate: Some(slowdowns),
+            memory: Some(memory_overrides.into_iter().collect()),
+            emulate: Some(slowdowns.into_iter().collect()),
             ..self
         }
     }
@@ -49,9 +50,10 @@ impl SessionConfig {
         Self { software_gpu: Some(software_gpu), ..self }
     }
 
-    /// Sets the bytes that a device may fill (default: the detected memory).
+    /// Sets the bytes that a device may fill (default: the detected memory). A later limit of a device replaces an
+    /// earlier one.
     pub fn with_memory(mut self, device: impl Into<String>, bytes: u64) -> Self {
-        self.memory.get_or_insert_default().push((device.into(), bytes));
+        self.memory.get_or_insert_default().insert(device.into(), bytes);
         self
     }
 
@@ -67,19 +69,15 @@ impl SessionConfig {
 
     /// Sets all constraints of the placement (default: none).
     pub fn with_constraints(self, constraints: Constraints) -> Self {
-        let pins = constraints.pins.into_iter().map(|pin| (pin.pattern, pin.device));
-        let resident = constraints.resident.into_iter().map(|kept| (kept.name, kept.device));
-        Self {
-            pin: Some(pins.collect()),
-            colocate: Some(constraints.colocated),
-            resident: Some(resident.collect()),
-            ..self
-        }
+        let none =
+            Self { pin: Some(Vec::new()), colocate: Some(constraints.colocated), resident: Some(Vec::new()), ..self };
+        let pinned = constraints.pins.into_iter().fold(none, |all, pin| all.with_pin(pin.pattern, pin.device));
+        constraints.resident.into_iter().fold(pinned, |all, kept| all.with_resident(kept.name, kept.device))
     }
 
     /// Pins the nodes that match `pattern` to a device, after the pins that are already there (default: no pins).
     pub fn with_pin(mut self, pattern: impl Into<String>, device: impl Into<String>) -> Self {
-        self.pin.get_or_insert_default().push((pattern.into(), device.into()));
+        add(self.pin.get_or_insert_default(), pattern.into(), device.into());
         self
     }
 
@@ -119,7 +117,7 @@ impl SessionConfig {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn with_resident(mut self, name: impl Into<String>, device: impl Into<String>) -> Self {
-        self.resident.get_or_insert_default().push((name.into(), device.into()));
+        add(self.resident.get_or_insert_default(), name.into(), device.into());
         self
     }
 
@@ -186,5 +184,12 @@ impl SessionConfig {
     /// Sets the behaviour of runs that lose a GPU (default: they fail).
     pub fn with_on_device_loss(self, on_device_loss: OnDeviceLoss) -> Self {
         Self { on_device_loss: Some(on_device_loss), ..self }
+    }
+}
+
+/// Adds a device for a name, unless the name has one: the first counts.
+fn add(devices: &mut Vec<(String, String)>, name: String, device: String) {
+    if devices.iter().all(|(known, _)| *known != name) {
+        devices.push((name, device));
     }
 }

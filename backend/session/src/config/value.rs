@@ -14,7 +14,7 @@ use std::fmt::Display;
 use std::str::FromStr;
 
 pub(super) fn parsed<T: FromStr<Err: Display>>(value: &Value) -> Result<T, String> {
-    text(value)?.parse().map_err(told)
+    text(value)?.parse().map_err(message)
 }
 
 pub(super) fn truth(value: &Value) -> Result<bool, String> {
@@ -29,15 +29,10 @@ pub(super) fn list(value: &Value) -> Result<Vec<String>, String> {
     entries(value)?.iter().map(text).collect()
 }
 
-/// Returns bytes by device, sorted by the devices' names.
-pub(super) fn memory(value: &Value) -> Result<Vec<(String, u64)>, String> {
-    let limit = |(device, bytes): (String, String)| Ok((device, parse_bytes(&bytes).map_err(told)?));
-    let limits = map(value)?.into_iter().map(limit).collect::<Result<_, String>>()?;
-    Ok(named_once(limits)?.into_iter().collect())
-}
-
-pub(super) fn factors(value: &Value) -> Result<Vec<(String, f64)>, String> {
-    Ok(parsed_map(value)?.into_iter().collect())
+/// Returns bytes by device.
+pub(super) fn memory(value: &Value) -> Result<BTreeMap<String, u64>, String> {
+    let limit = |(device, bytes): (String, String)| Ok((device, parse_bytes(&bytes).map_err(message)?));
+    named_once(map(value)?.into_iter().map(limit).collect::<Result<_, String>>()?)
 }
 
 /// Returns devices by patterns or names, in their order.
@@ -60,21 +55,20 @@ pub(super) fn weights(value: &Value) -> Result<Residency, String> {
     if value.is_object() { stored(value) } else { one_of(value, named) }
 }
 
-/// Returns all or no rewrites for a bool, else the rewrites that the list names.
+/// Returns all or no rewrites for a bool, and the rewrites that a JSON list names.
 pub(super) fn rewrites(value: &Value) -> Result<Rewrites, String> {
-    if let Ok(all) = truth(value) {
-        return Ok(if all { Rewrites::ALL } else { Rewrites::NONE });
-    }
-    let names = list(value)?;
-    names.iter().try_fold(Rewrites::NONE, |all, name| Ok(all.with(name.parse().map_err(told)?)))
+    let Value::Array(names) = value else {
+        return Ok(if truth(value)? { Rewrites::ALL } else { Rewrites::NONE });
+    };
+    names.iter().try_fold(Rewrites::NONE, |all, name| Ok(all.with(text(name)?.parse().map_err(message)?)))
 }
 
 pub(super) fn costs(value: &Value) -> Result<CostStore, String> {
-    Ok(CostStore::load(text(value)?.as_ref()).map_err(told)?.store)
+    Ok(CostStore::load(text(value)?.as_ref()).map_err(message)?.store)
 }
 
 pub(super) fn platform(value: &Value) -> Result<PlatformFile, String> {
-    PlatformFile::read(text(value)?.as_ref()).map_err(told)
+    PlatformFile::read(text(value)?.as_ref()).map_err(message)
 }
 
 pub(super) fn on_device_loss(value: &Value) -> Result<OnDeviceLoss, String> {
@@ -84,16 +78,16 @@ pub(super) fn on_device_loss(value: &Value) -> Result<OnDeviceLoss, String> {
 /// Returns the default limits, changed by those that are named.
 pub(super) fn limits(value: &Value) -> Result<Limits, String> {
     let mut limits = Limits::default();
-    named_once(map(value)?)?.iter().try_for_each(|(name, value)| limits.set(name, value)).map_err(told)?;
+    named_once(map(value)?)?.iter().try_for_each(|(name, value)| limits.set(name, value)).map_err(message)?;
     Ok(limits)
 }
 
 /// Returns a value from the form in which compiled models store it.
 fn stored<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
-    T::deserialize(value).map_err(told)
+    T::deserialize(value).map_err(message)
 }
 
-fn told(error: impl Display) -> String {
+fn message(error: impl Display) -> String {
     error.to_string()
 }
 
