@@ -176,9 +176,9 @@ class Flow:
         if unknown := settings.keys() - known.keys():
             raise InputError(f"node {name!r} has no setting {min(unknown)!r}; the settings are {', '.join(known)}")
         if kind not in ("source", "feeder") and not callable(does):
-            raise InputError(f"node {name!r} has a {type(does).__name__} instead of a function; give the function before its operands")
+            raise InputError(f"node {name!r} is given {type(does).__name__} instead of a function; give the function before its operands")
         if kind == "source" and not (isinstance(does, Iterable) or hasattr(does, "__getitem__")):
-            raise InputError(f"source {name!r} has a {type(does).__name__} instead of items; give it a list, a range or a generator")
+            raise InputError(f"source {name!r} is given {type(does).__name__} instead of items; give it a list, a range or a generator")
         for read in reads:
             if not isinstance(read, Node) or read._flow is not self:
                 raise InputError(f"node {name!r} reads {type(read).__name__}, which is not a node of this flow")

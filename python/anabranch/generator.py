@@ -164,8 +164,8 @@ class Generator:
             prompt: Text, or its tokens. If the model has an encoder for text, the encoder reads it.
             features: For a model whose encoder takes features (Whisper): an array of float32, 1 × mels × frames, as the model's
                 processor computes it from sound. The prompt is then the beginning of the decoder's text.
-            temperature: Temperature of draws; 0 takes the most probable token. The default of this and the next options is in the
-                folder's configuration, else greedy.
+            temperature: Temperature of draws; 0 takes the most probable token. Defaults of this, `top_k`, `top_p`,
+                `repetition_penalty` and `max_length` are in the folder's configuration, else greedy.
             top_k: Number of the most probable tokens to draw from.
             top_p: Total probability of the most probable tokens to draw from.
             repetition_penalty: Makes tokens that occurred before less probable by this factor.

@@ -198,8 +198,8 @@ class Session:
         """Runs the model.
 
         Arrays of more than 4 KiB that are contiguous and aligned to 8 bytes are read in place: do not write to them during the run.
-            Other arrays are copied once. Outputs are arrays over the memory that the run wrote. Other Python threads continue. A signal
-            that raises an exception, such as Ctrl-C, stops a run of the main thread.
+        Other arrays are copied once. Outputs are arrays over the memory that the run wrote. Other Python threads continue. A signal
+        that raises an exception, such as Ctrl-C, stops a run of the main thread.
 
         Args:
             inputs: Arrays by the names of inputs, in the types and shapes that the model declares (`inputs`). A sequence is a list of

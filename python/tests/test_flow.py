@@ -147,11 +147,11 @@ def test_wrong_flows_are_refused_by_name():
     first = flow.source("first", range(3))
     with pytest.raises(ab.errors.InputError, match="fast"):
         flow.node("node", abs, first, fast=True)
-    with pytest.raises(ab.errors.InputError, match="no function"):
+    with pytest.raises(ab.errors.InputError, match="instead of a function"):
         flow.node("node", first)
-    with pytest.raises(ab.errors.InputError, match="no node of this flow"):
+    with pytest.raises(ab.errors.InputError, match="not a node of this flow"):
         flow.node("node", abs, ab.Flow().source("other", []))
-    with pytest.raises(ab.errors.InputError, match="no items"):
+    with pytest.raises(ab.errors.InputError, match="instead of items"):
         flow.source("nothing", 3)
     with pytest.raises(ab.errors.InputError, match="islice"):
         flow.run(iterations=2)

@@ -141,7 +141,7 @@ pub fn detect_cpus(options: &DetectOptions) -> Result<Inventory, DetectError> {
     if !options.no_gpu {
         inventory
             .notes
-            .push("no GPU: none was found when the model was compiled, and no driver was installed since".into());
+            .push("no GPU: none was found when the model was compiled, and no driver has been installed since".into());
     }
     Ok(inventory)
 }
@@ -230,7 +230,7 @@ impl Inventory {
         self.cpus.retain(|cpu| only.contains(&cpu.name));
         self.gpus.retain(|gpu| only.contains(&gpu.name));
         match self.cpus.is_empty() {
-            true => Err(error(first, "GPUs need a CPU device next to them; name one as well".to_owned())),
+            true => Err(error(first, "GPUs also need a CPU device; name one as well".to_owned())),
             false => Ok(()),
         }
     }
@@ -241,7 +241,7 @@ impl Inventory {
         match self.cpus.iter_mut().find(|cpu| cpu.name == name) {
             Some(cpu) if (1.0..=1000.0).contains(&times) => {
                 *cpu = cpu.clone().slowed(times);
-                self.notes.push(format!("{name} is emulated: each node is slowed down {times} times"));
+                self.notes.push(format!("{name} is emulated: each node takes {times} times as long"));
                 Ok(())
             }
             _ => {
@@ -375,7 +375,7 @@ mod tests {
         let error = detect(&only(&["tpu0"])).expect_err("there is no such device").to_string();
         assert!(error.contains("`tpu0`") && error.contains("cpu0"), "{error}");
         if detect(&only(&[])).expect("all").device("gpu0").is_some() {
-            assert!(detect(&only(&["gpu0"])).expect_err("no host").to_string().contains("GPUs need a CPU device"));
+            assert!(detect(&only(&["gpu0"])).expect_err("no host").to_string().contains("GPUs also need a CPU device"));
         }
     }
 

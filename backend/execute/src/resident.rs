@@ -175,8 +175,8 @@ pub(super) fn verify(
     for ((device, value), tensor) in inputs(plan, program).zip(given) {
         if !tensor.is_on(pool, device) {
             let text = format!(
-                "input {:?} must be a tensor on the open device {:?}, but is on {:?} or was lost with its \
-                 device; read it and upload it again",
+                "input {:?} must be a tensor on {:?} as it is open now; the given tensor, of {:?}, is elsewhere or was \
+                 lost with its device; read it and upload it again",
                 value.name,
                 plan.device(device).name,
                 tensor.device

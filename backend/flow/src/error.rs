@@ -30,7 +30,7 @@ pub enum FlowError {
     #[error("node number {node} reads a port of another flow; give it ports of its own flow")]
     Foreign { node: usize },
     /// Two nodes have the same name.
-    #[error("two nodes are called {node:?}; give each node another name")]
+    #[error("two nodes are called {node:?}; give each node a name of its own")]
     TwoOfOneName { node: String },
     /// A node reads no port.
     #[error("node {node:?} reads no port, so it would never start; make it a source or a feeder, or give it a port")]

@@ -143,7 +143,7 @@ impl Decoder {
                 self.context
             );
             return Err(GenerateError::given(if tokens.is_empty() {
-                "the model has no token to start with".into()
+                "there are no tokens to continue; give some text".into()
             } else {
                 what
             }));

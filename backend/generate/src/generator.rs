@@ -264,8 +264,8 @@ impl Generator {
         let template = self.template.as_ref().ok_or_else(|| {
             GenerateError::file(
                 &self.config.file,
-                "it has no chat template (chat_template.jinja, or in tokenizer_config.json); give the prompt \
-                 without --chat",
+                "there is no chat template next to it (chat_template.jinja, or in tokenizer_config.json); give the \
+                 prompt without --chat",
             )
         })?;
         self.encoded(&template.render(messages)?, false)

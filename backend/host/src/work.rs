@@ -147,5 +147,5 @@ impl<'a> Work<'a> {
 }
 
 fn short(bytes: usize) -> Fault {
-    Fault::memory(format!("it needs {} more memory than the system has left", exact_bytes(bytes as u64)))
+    Fault::memory(format!("it needs {} more, but the system has less memory left", exact_bytes(bytes as u64)))
 }

@@ -119,7 +119,7 @@ fn refusal(path: &Path, error: &io::Error) -> ImportError {
         use rustix::io::Errno;
         match Errno::from_io_error(error) {
             Some(Errno::LOOP | Errno::XDEV | Errno::NOTDIR) => {
-                return not_a_file(path, "a link that leads to no file");
+                return not_a_file(path, "behind links that do not lead to a file");
             }
             Some(Errno::NXIO) => return not_a_file(path, "a pipe or a device"),
             _ => {}

@@ -161,8 +161,8 @@ impl ExternalFiles {
             return Err(ImportError::over(
                 "sparse_bytes",
                 format_args!(
-                    "the tensors in {} overlap: they take {taken} bytes of a file of {}; all files together have \
-                     {excess} bytes beyond twice their size, but only {spare} are allowed",
+                    "the tensors in {} overlap: they take {taken} bytes of a file of {}; the tensors of all files \
+                     take {excess} bytes beyond twice the files' sizes, but only {spare} are allowed",
                     Name(&region.location()),
                     opened.file.size()
                 ),

@@ -231,7 +231,7 @@ impl<'p> Builder<'p> {
         let mut inputs = Vec::with_capacity(function.input.len());
         for (at, input) in function.input.iter().enumerate() {
             if input.is_empty() || !seen.insert(input) {
-                let problem = format!("calls a function whose input {} shares its name", Name(input));
+                let problem = format!("calls a function whose input {} has an empty or repeated name", Name(input));
                 return Err(ImportError::malformed(problem));
             }
             let given = proto.input.get(at).map_or(Ok(None), |given| self.read(given))?;
@@ -316,7 +316,7 @@ impl<'p> Builder<'p> {
                 Some(made) => self.copied(*made, value),
                 None => {
                     return wrong(format!(
-                        "reads the output {} of a function, which is an input left out",
+                        "reads the output {} of a function, which is an input that the call leaves out",
                         Name(output)
                     ));
                 }

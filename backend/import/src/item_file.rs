@@ -60,7 +60,7 @@ fn tensor(proto: &TensorProto, tensors: &mut TensorReader<'_>) -> Result<Item<Co
 
 fn sequence(proto: &SequenceProto, tensors: &mut TensorReader<'_>) -> Result<Item<Constant>> {
     if !matches!(proto.elem_type, 0 | TENSOR) {
-        return Err(ImportError::unsupported("is a sequence of other values than tensors; give a sequence of tensors"));
+        return Err(ImportError::unsupported("is a sequence of values other than tensors; give a sequence of tensors"));
     }
     let read = |(at, tensor)| tensors.read_constant(tensor).map_err(|error| error.of("element", &format!("{at}")));
     Ok(Item::Sequence(Arc::new(proto.tensor_values.iter().enumerate().map(read).collect::<Result<_>>()?)))
@@ -74,7 +74,7 @@ fn held(proto: &OptionalProto, kind: Kind, tensors: &mut TensorReader<'_>) -> Re
         (Some(value), None) if proto.elem_type == wanted && !kind.sequence => tensor(value, tensors),
         (None, Some(value)) if proto.elem_type == wanted && kind.sequence => sequence(value, tensors),
         _ => Err(ImportError::unsupported(format!(
-            "is an optional of another value than {what}; give {what}, or an empty optional"
+            "is an optional of a value other than {what}; give {what}, or an empty optional"
         ))),
     }
 }

@@ -122,7 +122,7 @@ fn replicated(costs: &StageCosts, count: Option<usize>) -> Result<Option<Candida
     let cores: Vec<usize> = (0..costs.processors.len()).filter(|at| costs.processors[*at].is_core()).collect();
     let count = count.unwrap_or(cores.len());
     if count > cores.len() {
-        let text = format!("{count} copies need more than the {} cores; use at most one copy per core", cores.len());
+        let text = format!("copies: {count}, but cores: {}; use at most one copy per core", cores.len());
         return Err(refused(text));
     }
     whole(costs, "a copy on each core", On::each(cores[..count].to_vec()))

@@ -272,7 +272,7 @@ impl DeviceEntry {
         self.check()?;
         let Some(kind) = self.kind.or(detected.and_then(|d| d.kind)) else {
             return Err(PlanningError::platform(format!(
-                "device `{}` is not a device of this machine; give its `kind`: `cpu` or `gpu`",
+                "the kind of device `{}` is unknown; give its `kind`: `cpu` or `gpu`",
                 self.name
             )));
         };

@@ -55,7 +55,7 @@ enum Cause {
 /// A plan that fits a device alone, but not together with plans that are in use.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "`{device}` has {} of memory, and plans in use hold {}, but this plan needs {} more; drop plans, or raise \
+    "`{device}` has {} of memory, and plans in use hold {}, but this plan needs {} more; release plans, or raise \
      the memory limit",
     exact_bytes(*limit), exact_bytes(*held), exact_bytes(*needed)
 )]
@@ -89,7 +89,7 @@ pub(super) enum InputError {
          the model itself"
     )]
     CompiledFixed { name: String, file: String },
-    #[error("the inputs that determine shapes have changed meanwhile; try again")]
+    #[error("more inputs that determine shapes were found meanwhile; try again")]
     Undecided,
     #[error("shapes depend on computed values, so the model runs in phases; only a planned run supports phases")]
     Phases,

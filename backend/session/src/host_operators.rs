@@ -187,8 +187,9 @@ impl Graphs for Body<'_, '_> {
     fn empty(&mut self, output: &Output, axis: i64) -> Result<Item, Fault> {
         let (Some(dtype), Some(dims)) = (output.dtype, &output.dims) else {
             let name = &output.name;
-            let text =
-                format!("no pass was made, and the graph does not declare type and shape of its output `{name}`");
+            let text = format!(
+                "the loop made no pass, and the graph does not declare the type and shape of its output `{name}`"
+            );
             return Err(Fault::unsupported(text));
         };
         let size = |dim: &Dim| if let Dim::Known(size) = dim { *size } else { 0 };

@@ -183,7 +183,7 @@ fn wrong_functions_and_calls_are_refused_by_name() {
         (calls(), one(vec![node("Relu", &["x"], &["b"])]), "reads `x`, but the function `F` has no such value"),
         (calls(), one(vec![node("Relu", &["a"], &["c"])]), "output `b` no node produces"),
         (calls(), one(vec![node("Relu", &["a"], &["a"])]), "produces its own input `a`"),
-        (calls(), vec![function("F", &["a", "a"], &["b"], plain())], "input `a` shares its name"),
+        (calls(), vec![function("F", &["a", "a"], &["b"], plain())], "input `a` has an empty or repeated name"),
         (calls(), one([plain(), plain()].concat()), "node `n/Relu_1` (`Relu`): produces `b`, but node"),
         (calls(), vec![foreign], "uses opset 99"),
         (vec![call("F", &["x"], &["x"])], one(plain()), "produces `x`, but an input"),
@@ -199,7 +199,10 @@ fn wrong_functions_and_calls_are_refused_by_name() {
     assert!(error.contains("produces one value twice"), "{error}");
     let absent = vec![function("F", &["a", "k"], &["k"], plain())];
     let error = load(calls(), absent).expect_err("an output that is left out");
-    assert!(error.contains("reads the output `k` of a function, which is an input left out"), "{error}");
+    assert!(
+        error.contains("reads the output `k` of a function, which is an input that the call leaves out"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -31,7 +31,7 @@ pub enum Violation {
     #[error("{task} weighs {weight}, but {passing} chains pass it and {leaving} leave it")]
     Cover { task: TaskId, weight: u64, passing: u128, leaving: u128 },
     /// A task that is not listed exactly once, by its own partition.
-    #[error("{task} is not in exactly the stated partition")]
+    #[error("{task} must be listed exactly once, by the partition that it is assigned to")]
     Part { task: TaskId },
     /// Colocated tasks in different partitions or devices.
     #[error("{first} and {second} are colocated, but placed apart")]

@@ -50,7 +50,7 @@ pub enum Refusal {
     #[error("is CSV, which needs the feature `csv` of anabranch-placement")]
     WithoutCsv,
     /// The version is unknown.
-    #[error("has version {found}, but only {known} is supported")]
+    #[error("has the format or version {found}, but must have {known}")]
     Version { found: String, known: &'static str },
     /// A number outside its range.
     #[error("{place} is {value}, but should be {expected}")]
@@ -74,7 +74,7 @@ pub enum Refusal {
     #[error("{place} has {found} entries, but should have {expected}")]
     Length { place: String, found: usize, expected: usize },
     /// A construct of the format is not supported.
-    #[error("{place} is {what}, which cannot be unrolled; write out its copies")]
+    #[error("{place} cannot be unrolled: it is {what}")]
     Unsupported { place: String, what: String },
     /// A number of things exceeds its limit.
     #[error("has {count} {what}, but the limit is {limit}")]

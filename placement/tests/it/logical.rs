@@ -167,7 +167,7 @@ fn what_cannot_be_unrolled_is_refused_by_name() {
         (refused(&[app(1, 0, &[("execution_time", "-1")])], &[]), "execution_time of node \"a1\""),
         (refused(&[group(1, "Gather", 0, ("num_of_inputs", "2"))], &[]), "has no input"),
         (refused(&[data(1, 0), group(2, "GroupBy", 0, ("group_key", "None"))], &[(1, 2)]), "in no scatter"),
-        (refused(&[group(1, "MKN", 0, ("k", "2"))], &[]), "a MKN, which cannot be unrolled"),
+        (refused(&[group(1, "MKN", 0, ("k", "2"))], &[]), "cannot be unrolled: it is a MKN"),
         (refused(&[app(1, 0, &[]), data(2, 0)], &[(1, 2), (2, 1)]), "cycle"),
         (refused(&[app(1, 0, &[])], &[(1, 1)]), "cycle: a1 -> a1"),
         (refused(&[app(1, 0, &[]), app(2, 0, &[])], &[(1, 2), (2, 1)]), "cycle: a2 -> a1 -> a2"),

@@ -7,7 +7,8 @@ use anabranch::session::SETTINGS;
 use serde_json::{Map, Value};
 
 /// Option that only this interface has.
-const PROFILE: (&str, &str) = ("profile", "1: reports hold the times of each node; this reads the clock once per node");
+const PROFILE: (&str, &str) =
+    ("profile", "true: reports hold the times of each node; this reads the clock once per node");
 
 /// Options for opening a session.
 #[derive(Default)]

@@ -45,7 +45,7 @@ fn elsewhere(error: io::Error) -> io::Error {
 
 /// Why others can put something else beneath a directory, or behind a link, if they can.
 fn exposed(path: &Path, facts: &Metadata) -> Option<String> {
-    const NEXT: &str = "name one whose parent directories are yours";
+    const NEXT: &str = "name one whose parent directories only you or root can write to";
     let path = path.display();
     if let Some(owner) = stranger(facts) {
         return Some(format!("is beneath {path}, which belongs to another user (uid {owner}); {NEXT}"));

@@ -269,7 +269,7 @@ pub(crate) struct StreamArgs {
     /// Tensors are streamed between devices, and through the nodes of one device. A plan file names its own blocks.
     #[arg(long, value_enum, value_name = "MODE")]
     pub(crate) stream: Option<Streamed>,
-    /// Set the size of a chunk, as in 256KiB or 7rows [default: chosen from cache sizes]
+    /// Set the size of a chunk, as in 256KiB or 7rows [default: from cache sizes; about 1 MiB between devices]
     #[arg(long, value_name = "SIZE", hide_short_help = true)]
     pub(crate) chunk: Option<ChunkRule>,
 }
@@ -455,7 +455,7 @@ pub(super) fn parse_size<T: FromStr>(text: &str) -> Result<T, String> {
             format!("`{text}` is too small; write a whole number of at least {least}")
         }
         true => format!("`{text}` is too large; write a smaller number"),
-        false => format!("`{text}` is not a whole number; write a whole number, such as 4"),
+        false => format!("`{text}` is not a whole number; write one, such as 4"),
     })
 }
 

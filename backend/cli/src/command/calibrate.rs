@@ -29,7 +29,7 @@ use std::path::PathBuf;
 pub(crate) struct CalibrateCommand {
     /// Measure again, even if results exist
     ///
-    /// Old samples lose weight if new ones disagree.
+    /// Old measurements lose weight if new ones disagree.
     #[arg(long)]
     redo: bool,
     /// Use this cost store [default: anabranch/costs.json in the XDG data directory]

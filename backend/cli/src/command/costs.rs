@@ -109,7 +109,7 @@ impl CostsCommand {
             imported.machines().map(|m| m.0).filter(|m| *m != store.fingerprint()).map(str::to_owned).collect();
         store.save(path).map_err(refused)?;
         let text = || match others.join("; ") {
-            none if none.is_empty() => format!("{nodes} nodes imported\n"),
+            none if none.is_empty() => format!("nodes imported: {nodes}\n"),
             others => format!(
                 "nodes imported: {nodes}; costs of other machines ({others}) are kept, but not used on this \
                  machine\n"

@@ -47,7 +47,7 @@ pub(crate) struct DataflowCommand {
     /// Group tasks into blocks by this rule
     #[arg(long, value_enum, default_value_t = Variant::Lts)]
     variant: Variant,
-    /// Simulate at most this many steps; others are not verified
+    /// Verify schedules of at most this many steps by simulation
     #[arg(long, value_name = "COUNT", default_value_t = 1 << 28)]
     steps: u64,
     /// Draw the schedule of each processing element

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
 A model is planned for parts of this machine, and run on the cheapest parts first, until one meets the goal: the answer is measured. Then the plan
-of least memory that also meets the goal is searched.
+of least memory that also meets the goal is searched for.
 
 For a folder with a language model, the memory of the GPUs is reduced step by step, on this machine or a --platform. The answer is the least memory
 that keeps the decoding rate, with a table of rates and memory. It is predicted; nothing runs.
@@ -43,12 +43,12 @@ Examples:
 pub(crate) struct FitCommand {
     #[command(flatten)]
     model: ModelArgs,
-    /// Devices of a task graph (CSV of Laich 2017, or JSON)
+    /// Devices, if the graph has none (CSV of Laich 2017, or JSON)
     #[arg(value_name = "DEVICES")]
     devices_file: Option<PathBuf>,
     /// Allow this slowdown against the whole machine
     ///
-    /// For a task graph, the slowdown is relative to its critical path.
+    /// For a task graph without devices, the slowdown is relative to its critical path.
     #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = parse_percent, help_heading = "Goal")]
     within: f64,
     /// Allow this time instead, in ms or time units of the graph
@@ -90,7 +90,7 @@ pub(crate) struct FitCommand {
 struct GenerationArgs {
     /// Keep this decoding rate of a language model
     ///
-    /// This replaces --within, and --deadline in milliseconds per token.
+    /// Give it instead of --within, or of --deadline in milliseconds per token.
     #[arg(long, value_name = "N", conflicts_with_all = ["within", "deadline"], value_parser = parse_positive)]
     tokens_per_second: Option<f64>,
     /// Plan for a prompt of P tokens and N more [default: 512,128]

@@ -37,9 +37,9 @@ The programs are those of Silva et al. 2016. lcs computes the longest common sub
 multiplies matrices by blocks. forkjoin adds up the parts of an integral, and pipeline sends these parts as a stream through three nodes.
 
 A central scheduler has one ready queue for all workers. A local scheduler has one queue per machine, for the nodes placed there. With stealing,
-idle workers take tasks of others. Machines are emulated: their messages are counted, not sent. With --processes, each machine is a process,
-and messages go over sockets. Workers then steal only within their machine, unless the scheduler is central. A central scheduler and all nodes
-with state are in the first process.
+idle workers take tasks of others. Machines that this computer does not have are emulated: their messages are counted, not sent. With --processes,
+each machine is a process, and messages go over sockets. Workers then steal only within their machine, unless the scheduler is central. A central
+scheduler and all nodes with state are in the first process.
 
 A graph is a logical graph of DALiuGE, as its editor EAGLE writes it, or a physical graph template. Its applications are shell commands (BashShellApp,
 with %i0 and %o0 for the paths of inputs and outputs) or simple functions (CopyApp, SleepApp and others). Its data are files or memory. The next run
@@ -82,9 +82,13 @@ pub(crate) struct FlowCommand {
     #[arg(long, requires = "machines")]
     processes: bool,
     /// Use these schedulers, as in central,local
+    ///
+    /// Several schedulers are compared.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "stealing")]
     scheduler: Vec<SchedulerName>,
     /// Place nodes for local schedulers with this strategy
+    ///
+    /// `anabranch strategies` lists the strategies.
     #[arg(long, value_name = "STRATEGY", default_value = "sucuri", conflicts_with = "allocation")]
     place: String,
     /// Read the placement from a plan file or list instead
@@ -105,7 +109,7 @@ pub(crate) struct FlowCommand {
     /// Write the placement: .json for a plan file, .txt for a list
     #[arg(short, long, value_name = "FILE", value_parser = file_of(&["json", "txt"]))]
     output: Option<PathBuf>,
-    /// Draw each worker over time, in one more run
+    /// Draw each worker in one more run, with the last scheduler
     #[arg(long, value_name = "FILE.svg", value_parser = file_of(&["svg"]))]
     gantt: Option<PathBuf>,
     /// Write that run as a trace, FILE.json or FILE.paje

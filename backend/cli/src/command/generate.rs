@@ -74,7 +74,7 @@ pub(crate) struct GenerateCommand {
     /// chosen.
     #[arg(long, value_name = "P,N", value_parser = parse_bench, conflicts_with_all = ["prompt", "prompt_file", "features", "chat"], help_heading = "Measuring")]
     bench: Vec<Bench>,
-    /// Repeat each measurement
+    /// Repeat each measurement N times
     #[arg(long, value_name = "N", default_value = "5", requires = "bench", value_parser = parse_size::<NonZeroUsize>, help_heading = "Measuring")]
     repeat: NonZeroUsize,
     #[command(flatten)]

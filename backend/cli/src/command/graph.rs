@@ -26,8 +26,8 @@ pub(crate) struct GraphCommand {
     model: ModelArgs,
     /// Write the graph as .json, .csv or .dot
     ///
-    /// .json holds the whole problem, in seconds. .csv holds operations instead of times, and CPU constraints instead
-    /// of pins. .dot is for Graphviz.
+    /// .json holds the whole problem with this machine's devices, in seconds. .csv is that of Laich 2017: operations
+    /// instead of times, and CPU constraints instead of pins. .dot is for Graphviz.
     #[arg(short, long, value_name = "FILE", value_parser = file_of(&["json", "csv", "dot"]))]
     output: PathBuf,
     #[command(flatten)]

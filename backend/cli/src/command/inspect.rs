@@ -38,7 +38,7 @@ Examples:
   anabranch inspect model.onnx --dim 'x[1]=576' --json | jq .sizes
   anabranch inspect model.onnx -q >/dev/null && echo runs
 
-Sizes that are not given are tried: 1, sizes that the model's nodes require, and usual sizes. Exit code 1 means that the model does not run.";
+Sizes that are not given are tried: 1, sizes that the model's nodes require, and usual sizes. Exit code 3 means that the model does not run.";
 
 /// Width of sentences, and indentation of their later lines.
 const SENTENCE: (usize, usize) = (100, 6);

@@ -59,7 +59,7 @@ pub(crate) struct PipeCommand {
     /// Set the seed of the random elements
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     seed: u64,
-    /// Make one sample of this many rows
+    /// Make a sample of N rows of FILE.npz or random elements
     #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN, value_parser = parse_count)]
     batch: NonZeroUsize,
     /// Use the same input for all samples; may be repeated
@@ -140,7 +140,7 @@ struct MappingArgs {
     /// Write the final stages, for --plan
     #[arg(long, value_name = "PLAN.json", value_parser = file_of(&["json"]))]
     write_plan: Option<PathBuf>,
-    /// Let at most N samples wait before each device of a stage
+    /// Let 1 to 65536 samples wait before each device of a stage
     #[arg(long, value_name = "N", default_value = "2", value_parser = parse_capacity, hide_short_help = true)]
     capacity: NonZeroUsize,
     /// Measure the stages and divide again, at most N times

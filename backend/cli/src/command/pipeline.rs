@@ -80,7 +80,7 @@ pub(crate) struct PipelineCommand {
     /// Stop an exact search after this many steps
     #[arg(long, value_name = "COUNT", default_value_t = 20_000_000)]
     steps: u64,
-    /// Set the seed of random heuristics and first experiment
+    /// Set the seed of heuristics and of the first problem
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     seed: u64,
     #[command(flatten)]

@@ -41,6 +41,8 @@ pub(crate) struct PlaceCommand {
     #[arg(help_heading = "Files", short, long, value_name = "FILE", value_parser = file_of(&["json", "dot", "txt"]))]
     output: Option<PathBuf>,
     /// Explain the device of one node
+    ///
+    /// Shows why it is there, its times on the other devices, and what it waits for.
     #[arg(long, value_name = "NODE", conflicts_with_all = ["format", "output"])]
     why: Option<String>,
     #[command(flatten)]

@@ -52,7 +52,7 @@ impl RuleArgs {
 #[derive(Args, Clone, Copy, Debug)]
 #[command(next_help_heading = "Search")]
 pub(super) struct SearchArgs {
-    /// Let auto simulate this many placements [default: at most a minute]
+    /// Let auto simulate this many placements [default: as many as take at most a minute]
     #[arg(long, value_name = "COUNT")]
     pub(super) evaluations: Option<u64>,
 }

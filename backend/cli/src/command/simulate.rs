@@ -34,7 +34,7 @@ pub(crate) struct SimulateCommand {
     /// Graph (CSV of Laich 2017, JSON, WfCommons) or whole problems
     #[arg(value_name = "GRAPH|PROBLEM")]
     graph: PathBuf,
-    /// Devices of the graph: CSV, JSON, or a platform file
+    /// Devices, if the graph has none: CSV, JSON or platform file
     ///
     /// This is CSV of Laich 2017, our JSON, or a platform file (`anabranch platform -o FILE`). Next to a whole problem,
     /// a platform file replaces its memories, links and times.
@@ -43,7 +43,7 @@ pub(crate) struct SimulateCommand {
     /// Use only the problem of this name
     #[arg(long, value_name = "NAME")]
     problem: Option<String>,
-    /// Place with this strategy
+    /// Place with this strategy (`anabranch strategies` lists all)
     #[arg(long, value_name = "STRATEGY", default_value = "heft")]
     place: String,
     /// Read the placement from a map of task ids to device ids

@@ -167,7 +167,7 @@ impl CpuWorker {
         }
         for (slot, cell) in program.cells.slots.iter().zip(&mut self.cells) {
             if slot.handed_out && !cell.is_free() {
-                let text = || format!("out of memory for an output of {} bytes; drop former outputs", slot.bytes);
+                let text = || format!("out of memory for an output of {} bytes; release former outputs", slot.bytes);
                 let short = || ExecError::new(ErrorKind::Memory, text());
                 *cell = fresh(slot, &self.dropped).ok_or_else(short)?;
             }

@@ -93,7 +93,7 @@ fn tensors_that_are_elsewhere_are_refused() {
     };
     assert!(fails(&[]).starts_with("0 tensors were given for 1 inputs that stay on GPUs"));
     let on_host = pool.upload(HOST, &given[1]).expect("it is there");
-    assert!(fails(&[on_host]).contains("must be a tensor on the open device \"gpu1\""));
+    assert!(fails(&[on_host]).contains("must be a tensor on \"gpu1\" as it is open now"));
     let flat = Tensor::zeroed(anabranch_plan::test_programs::spec(&[35]));
     assert!(fails(&[pool.upload(GPU, &flat).expect("it is open")]).contains("but is f32[35]"));
     let Some(adapter) = adapter() else { return };

@@ -129,7 +129,7 @@ impl<'r> PreparedRecipe<'r> {
         match self.recipe.nodes.iter().enumerate().find(is_over) {
             None => Ok(()),
             Some((_, node)) => refused(format!(
-                "drop {} would overwrite {}, which the graph reads; rename one of them",
+                "drop {} would overwrite {}, the file of the graph; rename one of them",
                 Name(&node.label()),
                 Name(&file.to_string_lossy())
             )),

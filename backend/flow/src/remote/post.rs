@@ -216,7 +216,7 @@ fn next(from: &mut impl Read, content: &mut Vec<u8>) -> io::Result<Option<Head>>
     let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
     let length = word(HEAD - 4) as usize;
     let kind = KINDS.get(usize::from(head[0])).filter(|_| length <= MOST_BYTES);
-    let Some(kind) = kind else { return Err(io::Error::other("its message is not a message of a flow")) };
+    let Some(kind) = kind else { return Err(io::Error::other("it sent data that are not a message of a flow")) };
     content.clear();
     if from.take(length as u64).read_to_end(content)? < length {
         return Err(ErrorKind::UnexpectedEof.into());
@@ -237,7 +237,7 @@ impl Read for Patient<'_> {
             match self.stream.read(bytes) {
                 Err(error) if is_wait(&error) => {
                     if (self.stop)() {
-                        return Err(io::Error::other("the wait for it timed out"));
+                        return Err(io::Error::other("the wait for it was cancelled"));
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}

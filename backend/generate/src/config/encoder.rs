@@ -60,7 +60,7 @@ impl EncoderConfig {
         let Some(kind) = kinds.into_iter().find(|kind| name.contains(kind)) else {
             let what = format!(
                 "the name does not contain {}, so the other files are unknown; name a file that does",
-                kinds.join(" nor ")
+                kinds.join(" or ")
             );
             return Err(GenerateError::file(decoder, what));
         };

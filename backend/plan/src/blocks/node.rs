@@ -203,7 +203,8 @@ fn common_rows(program: &Program, members: &[NodeId], plans: &[Option<RowPlan>])
         rows = common_divisor(rows, plan.as_ref().map_or_else(reduced, |plan| plan.rows));
         if rows < 2 {
             let name = &node.name;
-            let problem = format!("node {name:?} has another number of rows than the nodes before it; leave it out");
+            let problem =
+                format!("node {name:?} has no number of rows in common with the nodes before it; leave it out");
             return Err(BlockError::new(problem));
         }
     }

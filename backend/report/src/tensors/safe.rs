@@ -94,7 +94,7 @@ pub(super) fn write(path: &Path, tensors: &[(&str, &Tensor)]) -> Result<(), Stri
     let mut typed = Vec::with_capacity(tensors.len());
     for (name, tensor) in tensors {
         let known = TYPES.iter().find(|(_, dtype)| *dtype == tensor.dtype());
-        let (dtype, _) = known.ok_or_else(|| format!("has no type for {name} of type {}", tensor.spec()))?;
+        let (dtype, _) = known.ok_or_else(|| format!("cannot hold {name}, which is {}", tensor.spec()))?;
         typed.push((*dtype, *name, *tensor));
     }
     typed.sort_by_key(|(dtype, ..)| std::cmp::Reverse(*dtype));

@@ -159,8 +159,8 @@ impl Cache {
     fn never(&self, model: &Path, config: &SessionConfig) -> Option<CacheOutcome> {
         let passed = |why: &str| Some(CacheOutcome::Passed(why.into()));
         match &config.place {
-            _ if is_compiled(model) => passed("it is a compiled model already"),
-            Some(Strategy::PlanFile(_)) => passed("its plan file may say something else next time"),
+            _ if is_compiled(model) => passed("the model is compiled already"),
+            Some(Strategy::PlanFile(_)) => passed("its plan file may differ next time"),
             _ if placed(model).is_ok_and(|(path, _)| path.to_str().is_none()) => passed("its path is not UTF-8"),
             _ => private::check(&self.folder).err().map(|error| self.refused(&error)),
         }

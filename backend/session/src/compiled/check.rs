@@ -71,7 +71,7 @@ fn nodes(program: &Program) -> Option<String> {
     program.node_ids().find_map(|id| {
         let node = program.node(id);
         let problem = if !names.insert(&node.name) {
-            Some("there are two values of its name".to_owned())
+            Some("there are two nodes of its name".to_owned())
         } else if !reads(program, id) {
             Some("it reads a value that does not exist yet, or has another type".to_owned())
         } else {
@@ -142,7 +142,7 @@ mod tests {
             ("has another origin", |program| program.inputs.push(ValueId(0))),
             ("it reads", |program| program.nodes.swap(0, 1)),
             ("it reads", |program| program.nodes[0].inputs.clear()),
-            ("two values of its name", |program| program.nodes[1].name = program.nodes[0].name.clone()),
+            ("two nodes of its name", |program| program.nodes[1].name = program.nodes[0].name.clone()),
             ("is another value", |program| program.outputs[0].spec.shape = Shape::scalar()),
             ("has elements of", |program| drop(program.fixed.insert("none".into(), Tensor::from_i64s(&[1])))),
             ("node", |program| program.nodes[1].spec.op = relu()),

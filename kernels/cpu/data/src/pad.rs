@@ -26,7 +26,10 @@ pub(crate) fn prepare(node: &NodeSpec, op: &Pad) -> Result<Box<dyn CpuKernel>, K
     let mut sources = Vec::with_capacity(input.rank());
     for (axis, before) in op.before.iter().enumerate() {
         let (size, count) = (input.dims()[axis], output.dims()[axis]);
-        node.require(size > 0 || count == 0 || matches!(op.mode, PadMode::Constant(_)), "an empty axis has no edge")?;
+        node.require(
+            size > 0 || count == 0 || matches!(op.mode, PadMode::Constant(_)),
+            "an axis padded with its own elements is not empty",
+        )?;
         let of = |index: usize| source(op.mode, index as isize, *before, size);
         // Indices that would be mirrored twice are at the ends.
         let sound = count == 0 || (of(0).is_some() && of(count - 1).is_some());

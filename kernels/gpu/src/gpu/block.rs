@@ -65,7 +65,7 @@ impl Members {
         for (at, Member { spec, inputs }) in block.members.iter().enumerate() {
             let is_last = at + 1 == block.members.len();
             if !spec.is_f32() {
-                return refuse(at, "has other types than f32");
+                return refuse(at, "has types other than f32");
             }
             let computed = match &spec.op {
                 Op::Map(map) => {

@@ -226,7 +226,7 @@ fn recipe<'n>(node: &'n NodeSpec, constants: &[bool]) -> Result<Recipe<'n>, Kern
         Op::Gather(op) => gather::recipe(node, op, constants)?,
         Op::Block(block) => block::recipe(node, block)?,
         Op::IntegerMatMul(_) | Op::IntegerConv(_) | Op::ArgReduce(_) | Op::TopK(_) => {
-            return Err(node.unsupported("its result has integers"));
+            return Err(node.unsupported("its result holds integers"));
         }
         Op::Running(_) => return Err(node.unsupported("running sums and products are computed on CPUs")),
         Op::Fourier(_) => return Err(node.unsupported("fast transforms are computed on CPUs")),

@@ -57,7 +57,7 @@ impl Window {
             begin < size + self.pads[axis] + self.pads[axis + 2]
         };
         let all = reaches(0, input.height, output.height) && reaches(1, input.width, output.width);
-        node.require(all, "windows that begin within the input are expected")
+        node.require(all, "its windows begin within the padded input")
     }
 
     pub(crate) fn declare(&self, shader: &mut Shader<'_>) {

@@ -307,7 +307,10 @@ impl NodeSpec {
         let (from, [values, indices]) = (&self.inputs[0].shape, [&self.outputs[0], &self.outputs[1]]);
         let dims = values.shape.dims();
         let same = dims.len() == from.rank() && (0..dims.len()).all(|a| a == op.axis || dims[a] == from.dims()[a]);
-        self.require(same && dims[op.axis] <= from.dims()[op.axis], "its output is not longer along the axis")?;
+        self.require(
+            same && dims[op.axis] <= from.dims()[op.axis],
+            "its output differs from its input only along the axis, and is not longer there",
+        )?;
         self.require(indices.dtype == DType::I64 && indices.shape == values.shape, "it makes an i64 index for each")
     }
 

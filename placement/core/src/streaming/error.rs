@@ -14,6 +14,6 @@ impl CanonicalError {
 
     /// An edge with an end at a node that does not exist.
     pub(super) fn unknown_node(edge: usize, node: &str) -> Self {
-        CanonicalError::new(format!("edge {edge} (counted from 0) ends at node {node:?}, which does not exist"))
+        CanonicalError::new(format!("edge {edge} (counted from 0) names node {node:?}, which does not exist"))
     }
 }

@@ -308,7 +308,7 @@ mod tests {
         let pair = [task("a", 8, 4), task("b", 4, 4)];
         let cases: [(&[Node], &[Ends], &str); 8] = [
             (&[task("a", 1, 1), task("a", 1, 1)], &[], "two nodes are named \"a\""),
-            (&pair, &[(0, 2, None)], "edge 0 (counted from 0) ends at node \"node 2\""),
+            (&pair, &[(0, 2, None)], "edge 0 (counted from 0) names node \"node 2\""),
             (&pair, &[(0, 1, None), (0, 1, None)], "node \"a\" has two edges to \"b\""),
             (&[task("a", 0, 4)], &[], "node \"a\" has an input volume of 0"),
             (&[task("a", 1, 4), task("c", 5, 5)], &[(0, 1, None)], "node \"c\" has an input volume of 5"),

@@ -137,7 +137,7 @@ impl Generation<'_> {
         let is_gpu = |device: &&DeviceEntry| device.kind == Some(DeviceKind::Gpu);
         let gpus: Vec<_> = platform.devices.iter().filter(is_gpu).map(|gpu| (gpu.name.clone(), gpu.memory)).collect();
         if gpus.is_empty() {
-            let what = "this machine has no GPU whose memory could be reduced";
+            let what = "there is no GPU whose memory could be reduced";
             return Err(CliError::input(format!("{what}; give --platform FILE, or the example --platform one-gpu")));
         }
         Ok(Plans { generator, platform, gpus, sample: Sample { prompt, tokens }, goal: 0.0 })

@@ -77,7 +77,7 @@ impl Machines {
         let FlowError::Machine { machine, reason } = &error else { return error.into() };
         let child = (*machine as usize).checked_sub(1).and_then(|number| self.0.get_mut(number));
         match child.and_then(ended) {
-            Some(status) if !status.success() && reason.starts_with("it hung up") => {
+            Some(status) if !status.success() && reason.starts_with("it disconnected") => {
                 CliError::input(format!("{error} ({status})"))
             }
             _ => error.into(),
@@ -95,7 +95,7 @@ impl Drop for Machines {
     }
 }
 
-/// Returns the exit status of a process that has hung up: it may not have ended yet.
+/// Returns the exit status of a process that has disconnected: it may not have ended yet.
 fn ended(child: &mut Child) -> Option<ExitStatus> {
     for _ in 0..50 {
         if let Ok(Some(status)) = child.try_wait() {

@@ -39,7 +39,7 @@ pub(super) struct Experiments {
     /// Allow a latency of this many times the least
     #[arg(long, value_name = "FACTOR", conflicts_with = "period_factor", requires = "experiments", value_parser = factor)]
     latency_factor: Option<f64>,
-    /// Allow a period of this many times the least
+    /// Minimise latency; allow this many times the least period
     #[arg(long, value_name = "FACTOR", requires = "experiments", value_parser = factor)]
     period_factor: Option<f64>,
 }
