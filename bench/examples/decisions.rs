@@ -8,7 +8,8 @@
 //! learning, strategies choose other plans, often the same one. Random plans are therefore added again until there are
 //! enough, and all plans are learned from once more, planned again, and run in turn. The order of the predicted
 //! makespans is then compared with that of the measured medians, over all pairs of plans whose medians differ by more
-//! than 5 % (Kendall's τ: 1 is the same order, 0 none, −1 the reverse).
+//! than 5 %, and whose intervals of 95 % do not meet (Kendall's τ: 1 is the same order, 0 none, −1 the reverse).
+//! Without the intervals, plans that take equally long have an order by chance, and τ falls to that of coins.
 //!
 //! The least of twenty medians is too small by chance. For the regret, the plan of `auto` and the three plans with the
 //! least medians are therefore run again, in turn and four times as often. The regret is the new median of `auto`
@@ -16,7 +17,7 @@
 
 mod shared;
 
-use anabranch::compare::{CompareOptions, Comparison, Outcome, compare};
+use anabranch::compare::{CompareOptions, Comparison, Median, Outcome, compare};
 use anabranch::costs::CostStore;
 use anabranch::plan::StreamMode;
 use anabranch::plan_file::PlanFile;
@@ -77,7 +78,7 @@ struct Judged {
 /// Agreement of predictions and measurements for plans of one model.
 struct Verdict {
     plans: usize,
-    /// Pairs whose medians differ.
+    /// Pairs of which the measurement tells the faster plan.
     pairs: usize,
     tau: Option<f64>,
 }
@@ -218,20 +219,26 @@ fn moved(mut file: Value, devices: &[&str], random: &mut Random) -> Value {
 impl Verdict {
     fn of(comparison: &Comparison) -> Self {
         let planned = comparison.outcomes.iter().filter(|outcome| is_distinct(outcome));
-        let figures: Vec<(f64, f64)> =
-            planned.filter_map(|outcome| Some((outcome.predicted_ms?, outcome.measured_ms.median))).collect();
+        let figures: Vec<(f64, &Median)> =
+            planned.filter_map(|outcome| Some((outcome.predicted_ms?, &outcome.measured_ms))).collect();
         let (mut agree, mut pairs) = (0i64, 0);
         for (at, (predicted, measured)) in figures.iter().enumerate() {
             for (other_predicted, other_measured) in &figures[..at] {
-                if (measured - other_measured).abs() > ALIKE * measured.min(*other_measured) {
+                if is_decided(measured, other_measured) {
                     pairs += 1;
-                    let same = (predicted - other_predicted) * (measured - other_measured);
+                    let same = (predicted - other_predicted) * (measured.median - other_measured.median);
                     agree += i64::from(same > 0.0) - i64::from(same < 0.0);
                 }
             }
         }
         Self { plans: figures.len(), pairs, tau: (pairs > 0).then(|| agree as f64 / pairs as f64) }
     }
+}
+
+/// Whether the measurement tells which of two plans is faster.
+fn is_decided(one: &Median, other: &Median) -> bool {
+    let differ = (one.median - other.median).abs() > ALIKE * one.median.min(other.median);
+    differ && (one.high < other.low || other.high < one.low)
 }
 
 fn row(Judged { all, best }: &Judged) -> String {
