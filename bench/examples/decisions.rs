@@ -7,9 +7,9 @@
 //! (stretches of the default plan moved to other devices) are added until there are enough different plans. After
 //! learning, strategies choose other plans, often the same one. Random plans are therefore added again until there are
 //! enough, and all plans are learned from once more, planned again, and run in turn. The order of the predicted
-//! makespans is then compared with that of the measured medians, over all pairs of plans whose medians differ by more
-//! than 5 %, and whose intervals of 95 % do not meet (Kendall's τ: 1 is the same order, 0 none, −1 the reverse).
-//! Without the intervals, plans that take equally long have an order by chance, and τ falls to that of coins.
+//! makespans is then compared with that of the measured medians (Kendall's τ: 1 is the same order, 0 none, −1 the
+//! reverse). A pair of plans counts if its medians differ by more than 5 % and their intervals of 95 % do not meet:
+//! plans that take equally long have an order by chance.
 //!
 //! The least of twenty medians is too small by chance. For the regret, the plan of `auto` and the three plans with the
 //! least medians are therefore run again, in turn and four times as often. The regret is the new median of `auto`
