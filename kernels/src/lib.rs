@@ -1,4 +1,5 @@
-//! Tensors, the operator set that models are lowered to, and the kernels that compute it on CPU and GPU.
+//! Tensors, the operator set that models are lowered to, and the kernels that compute it. The GPU compiler refuses
+//! nodes that it has no kernel for.
 //!
 //! A model is lowered to a program of [`op::Op`]s over dense row-major tensors whose shapes are all known.
 //! [`cpu::prepare`] turns one op into a kernel for a team of threads, [`gpu::compile`] into a few dispatches of

@@ -1,4 +1,4 @@
-//! Devices, strategies, and text files.
+//! Functions for Python that list devices, list placement strategies, and write a text file atomically.
 
 use super::failure::Failure;
 use super::options;

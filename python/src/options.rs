@@ -1,4 +1,4 @@
-//! Converts options from Python, given as one JSON object, to the library's options.
+//! Makes the library's options from Python's arguments: a session's JSON, a run's timeout, plans to compare.
 
 use super::failure::{Failure, Result};
 use anabranch::plan::StreamMode;

@@ -1,4 +1,4 @@
-//! Finds the GPUs: every adapter that wgpu reports, once, with the CPUs near it.
+//! Finds the GPUs that wgpu reports, each once, with the CPUs near it. Software adapters count only on request.
 #![forbid(unsafe_code)]
 
 use super::cpu::CpuDevice;

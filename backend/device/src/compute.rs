@@ -1,4 +1,4 @@
-//! Devices of a run.
+//! Describes each device that plans run on: a team of CPU threads, or a GPU with the function that opens it.
 
 use anabranch_kernels::KernelError;
 use anabranch_kernels::gpu::{Adapter, Gpu};

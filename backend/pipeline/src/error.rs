@@ -1,4 +1,4 @@
-//! Error of a pipeline that ends before its data sets do: the data set, the stage, the device and the node.
+//! Error of a data set that a pipeline did not accept, or at which one of its stages failed.
 
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_base::quoted::Line;

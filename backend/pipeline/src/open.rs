@@ -1,4 +1,4 @@
-//! Makes a running pipeline from a mapping: plans its stages, accounts for their memory, and starts their threads.
+//! Opens a pipeline: tries the possible mappings, best first, and starts the first one that fits the devices' memory.
 
 use super::channel_capacities::ChannelCapacities;
 use super::choice::{Candidate, candidates};

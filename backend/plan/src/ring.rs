@@ -1,4 +1,4 @@
-//! Rings of buffers through which CPU devices pass on results chunk by chunk.
+//! Sizes of the buffer rings in which a plan's CPU devices keep streamed outputs, chunk by chunk, for other devices.
 
 use super::PlanDevice;
 use super::stream::Stream;

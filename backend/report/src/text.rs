@@ -1,4 +1,4 @@
-//! Words and figures as text, for terminals and charts.
+//! Formats numbers and names as text for terminals and charts, and escapes characters that a terminal would act on.
 
 use anabranch_placement::quoted::{self, Line};
 use std::borrow::Cow;

@@ -1,4 +1,4 @@
-//! Shared code of the tests of kernels: inputs, runs in all configurations, and the definition of each op.
+//! Shared code of kernel tests: inputs, runs in all configurations, and independent reference results of common ops.
 //!
 //! This crate is a part of the tests of `anabranch-kernels`, not a public interface.
 

@@ -1,4 +1,5 @@
-//! All heuristics under their names, for comparison.
+//! Runs the heuristics of the paper that map a pipeline's stages to processors. Also lists mappings of all stages to
+//! one interval.
 
 use super::estimate::Estimate;
 use super::evaluate::{Performance, performance};

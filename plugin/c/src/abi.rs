@@ -1,4 +1,4 @@
-//! Types of the header, and facts about the library as a whole.
+//! Types of the C header `anabranch.h`, and functions that return the versions of the header and the library.
 #![allow(non_camel_case_types, reason = "the names of the header")]
 
 use std::ffi::{c_char, c_void};

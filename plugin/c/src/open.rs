@@ -1,4 +1,4 @@
-//! Opens models, and returns their declarations.
+//! C functions that open and close sessions, and describe the inputs and outputs of their models.
 
 use super::abi::{anabranch_session, anabranch_status, anabranch_value};
 use super::handles::Handles;

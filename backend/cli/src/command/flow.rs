@@ -1,5 +1,4 @@
-//! `anabranch flow`: runs programs whose nodes are functions, compares schedulers and placements, and checks the
-//! results against plain loops. Also runs graphs of drops.
+//! `anabranch flow`: runs a demonstration program under several schedulers, or a DALiuGE graph of commands and files.
 
 mod graph;
 mod job;

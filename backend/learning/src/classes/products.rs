@@ -1,4 +1,4 @@
-//! Matrix products and recurrent layers in the sizes that networks have.
+//! Probes for calibration: matrix products, integer convolutions and recurrent layers in the sizes that networks have.
 
 use super::Finish::{self, Gelu, Masked, Nothing, Relu, Silu};
 use super::{Probe, tensor};

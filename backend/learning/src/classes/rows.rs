@@ -1,4 +1,4 @@
-//! Reductions, data movement and element-wise expressions in the sizes that networks have.
+//! Probes for calibration: reductions, data movement and element-wise expressions in the sizes that networks have.
 
 use super::{Probe, tensor};
 use anabranch_ir::program::map;

@@ -1,4 +1,4 @@
-//! Shapes and text of an SVG file. All text from outside is escaped here, and nowhere else.
+//! Draws shapes and text of an SVG file. Canvas texts are escaped here; other code that writes HTML calls `escaped`.
 
 use super::theme::STYLE;
 use crate::text::shortened;

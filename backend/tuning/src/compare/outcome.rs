@@ -1,4 +1,4 @@
-//! Measurements of one configuration.
+//! Results of one compared configuration: predicted and measured times, traffic, use of devices, agreement of outputs.
 
 use super::interleaved::Ran;
 use super::nearest::Nearest;

@@ -1,4 +1,5 @@
-//! Normalisation of rows to zero mean and unit variance, in two passes over a row that is in cache.
+//! Normalises rows to unit variance, or to unit mean square if the mean is not subtracted, and applies the epilogue.
+//! Makes two passes over a row that is in cache.
 
 use crate::{Beside, Epilogue};
 use anabranch_cpu_base::elements::{elements, elements_mut};

@@ -1,4 +1,4 @@
-//! Matrix products, and layers that consist of them.
+//! Matrix products of floats, narrow weights and integers, and the integer convolutions and recurrent layers on top.
 //!
 //! This crate is a part of `anabranch-kernels`, not a public interface.
 

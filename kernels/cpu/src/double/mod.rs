@@ -1,4 +1,5 @@
-//! Kernels of 64-bit floats: one plain implementation for each op, for any processor and any size.
+//! Kernels of 64-bit floats for products, convolutions, pooling, softmax, normalisation, resizing and recurrent layers.
+//! They are plain code for any processor and any size.
 //!
 //! Models that compute in double need its precision rather than speed. No kernel here has an epilogue: steps after a
 //! product are a separate expression. The shapes determine all cuts, and sums have a fixed order.

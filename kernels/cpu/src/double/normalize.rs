@@ -1,5 +1,5 @@
-//! Normalisation of rows to zero mean and unit variance. Rows whose squares leave the range of `f64` are scaled by a
-//! power of two first, which changes no digit.
+//! Normalises rows of `f64` to unit variance, or to unit mean square if the mean is not subtracted. Rows whose squares
+//! leave the range of `f64` are scaled by a power of two first, which changes no digit.
 
 use super::sum;
 use anabranch_cpu_base::elements::{elements, elements_mut};

@@ -1,4 +1,5 @@
-//! Work of a node: floating-point operations and bytes moved, from its shapes alone.
+//! Operations and bytes moved by a node, from its op, types and shapes, never from values. Also returns the op's class
+//! as a canonical task.
 
 use super::{Class, Map, NodeSpec, Op};
 use crate::tensor::TensorSpec;

@@ -1,4 +1,4 @@
-//! Nodes of random shapes, a maker for each op, and tensors for them.
+//! Makes random nodes of the ops that the reference defines, and tensors for them, for tests of kernels.
 
 use anabranch_op::DType;
 use anabranch_op::op::{

@@ -1,5 +1,5 @@
-//! Definition of each op, element by element in `f64`: written from [`anabranch_op::op`], without sharing code with
-//! kernels.
+//! True values of common ops for tests, element by element in `f64`, with error bounds. They are written from
+//! [`anabranch_op::op`] and share no code with kernels.
 
 use anabranch_op::op::{
     Conv, ConvTranspose, Fourier, Gather, Interpolation, MatMul, NodeSpec, Normalize, Op, Pad, PadMode, Pool,

@@ -1,4 +1,4 @@
-//! Facts from a model's file.
+//! Facts of a model that `anabranch inspect` lists: name, operator sets, inputs, outputs, state, operators, parameters.
 
 use super::{Table, amount, format_bytes};
 use anabranch::constant::Constant;

@@ -1,4 +1,4 @@
-//! Indices of greatest and least elements.
+//! Lowers ArgMax and ArgMin, which give indices of extreme elements, and Hardmax, which marks the greatest one.
 
 use super::{Builder, Entry, Fault, Operator, View};
 use anabranch_kernels::op::{ArgReduce, Binary, Domain, Op};

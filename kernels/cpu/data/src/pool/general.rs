@@ -1,4 +1,4 @@
-//! Windows of any kind: the rows of a window are joined to one row, and then its columns are joined.
+//! Pools windows of any size, stride and dilation: joins the rows of a window (maximum or sum), then its columns.
 
 use super::{AHEAD, Join, PoolKernel, TOGETHER};
 use anabranch_cpu_base::vector::{Isa, LANES, Loop};
