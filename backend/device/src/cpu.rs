@@ -2,7 +2,6 @@
 #![forbid(unsafe_code)]
 
 use super::CacheSummary;
-use serde::de::{IntoDeserializer, value};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -38,10 +37,12 @@ impl fmt::Display for CpuGranularity {
 }
 
 impl FromStr for CpuGranularity {
-    type Err = value::Error;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Self::deserialize(text.to_ascii_lowercase().into_deserializer())
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|division| division.to_string().eq_ignore_ascii_case(text));
+        let names = || Self::ALL.map(|division| division.to_string()).join(", ");
+        found.ok_or_else(|| format!("there is no division `{text}` of the cores; the divisions are {}", names()))
     }
 }
 
@@ -110,6 +111,6 @@ mod tests {
         }
         assert_eq!("NUMA".parse(), Ok(CpuGranularity::Numa));
         let error = "socket".parse::<CpuGranularity>().expect_err("there is none").to_string();
-        assert!(error.contains("`socket`") && error.contains("`machine`"), "{error}");
+        assert!(error.contains("`socket`") && error.contains("machine, package"), "{error}");
     }
 }

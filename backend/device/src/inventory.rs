@@ -244,7 +244,11 @@ impl Inventory {
                 self.notes.push(format!("{name} is emulated: each node takes {times} times as long"));
                 Ok(())
             }
-            _ => {
+            None => {
+                let problem = format!("there is no CPU device `{name}` to slow down; the CPU devices are {known}");
+                Err(DetectError { device: name.to_owned(), problem })
+            }
+            Some(_) => {
                 let advice = format!("name a CPU device ({known}) and a factor from 1 to 1000");
                 let problem = format!("`{name}` cannot be made {times} times slower: {advice}");
                 Err(DetectError { device: name.to_owned(), problem })

@@ -49,6 +49,9 @@ pub trait Graphs {
     /// Returns whether a condition holds. `input` is the condition's index; without one, an iteration has made it.
     fn holds(&self, condition: &Self::Value, input: Option<usize>) -> Result<bool, Fault>;
 
+    /// Returns the type of a tensor's elements; `None` for other values.
+    fn dtype(&self, value: &Self::Value) -> Option<DType>;
+
     /// Returns the sizes of a value along its axes.
     ///
     /// # Errors
@@ -81,6 +84,9 @@ pub fn control<G: Graphs>(
         "If" => {
             let condition = inputs.first().and_then(Option::as_ref).ok_or_else(|| Fault::missing(0))?;
             let taken = graphs.holds(condition, Some(0))?;
+            // A model is wrong without either branch, whichever is taken.
+            node.graph("then_branch")?;
+            node.graph("else_branch")?;
             graphs.graph(if taken { "then_branch" } else { "else_branch" }, Vec::new())
         }
         "Loop" => repeated(node, inputs, graphs),
@@ -104,18 +110,18 @@ fn repeated<G: Graphs>(
     };
     let mut carried = given(inputs, 2)?;
     let states = carried.len();
+    if node.graph("body")?.outputs.len() <= states {
+        return Err(Fault::invalid("its body has too few outputs").into());
+    }
     let mut collected = Vec::new();
     let mut pass = 0i64;
     while pass < most && graphs.holds(&condition, (pass == 0).then_some(1))? {
         let number = Tensor::from_i64s(&[pass]).reshaped(Shape::scalar()).expect("one element is a scalar");
-        let mut items = vec![graphs.value(number)?, graphs.value(yes())?];
-        items.append(&mut carried);
+        let items = [vec![graphs.value(number)?, graphs.value(yes())?], carried.clone()].concat();
         let mut outputs = graphs.graph("body", items)?;
-        if outputs.len() <= states {
-            return Err(Fault::invalid("its body has too few outputs").into());
-        }
         condition = outputs.remove(0);
         collect(&mut collected, outputs.split_off(states), graphs)?;
+        same_types(&carried, &outputs, graphs)?;
         carried = outputs;
         pass += 1;
     }
@@ -145,7 +151,15 @@ fn scanned<G: Graphs>(
     };
     let count = node.int("num_scan_inputs")?.and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
     let states = inputs.len().checked_sub(count).filter(|_| count > 0);
-    let states = states.ok_or_else(|| Fault::attribute("num_scan_inputs", count, "the number of inputs at most"))?;
+    let states = states.ok_or_else(|| Fault::attribute("num_scan_inputs", count, "from 1 to the number of inputs"))?;
+    if node.graph("body")?.outputs.len() < states {
+        return Err(Fault::invalid("its body has too few outputs").into());
+    }
+    let backwards = |name: &'static str, index: usize| match entry(name, index)? {
+        0 => Ok(false),
+        1 => Ok(true),
+        other => Err(Fault::attribute(name, other, "0 or 1 for each value")),
+    };
     let mut carried = given(&inputs[..states], 0)?;
     let mut scans = Vec::with_capacity(count);
     let mut passes = None;
@@ -156,21 +170,19 @@ fn scanned<G: Graphs>(
             return Err(Fault::invalid("the scanned inputs differ in length").into());
         }
         passes = Some(dims[axis]);
-        scans.push((value, axis, entry("scan_input_directions", index)? == 1));
+        scans.push((value, axis, backwards("scan_input_directions", index)?));
     }
     let passes = passes.unwrap_or(0);
     let mut collected = Vec::new();
     for pass in 0..passes {
-        let mut items = carried;
+        let mut items = carried.clone();
         for (value, axis, backwards) in &scans {
             let at = if *backwards { passes - 1 - pass } else { pass };
             items.push(graphs.slice(value, *axis, at)?);
         }
         let mut outputs = graphs.graph("body", items)?;
-        if outputs.len() < states {
-            return Err(Fault::invalid("its body has too few outputs").into());
-        }
         collect(&mut collected, outputs.split_off(states), graphs)?;
+        same_types(&carried, &outputs, graphs)?;
         carried = outputs;
     }
     if passes == 0 {
@@ -179,7 +191,7 @@ fn scanned<G: Graphs>(
         }
     }
     for (index, mut values) in collected.into_iter().enumerate() {
-        if entry("scan_output_directions", index)? == 1 {
+        if backwards("scan_output_directions", index)? {
             values.reverse();
         }
         let rank = values.first().map_or(Ok(0), |value| graphs.dims(value).map(|dims| dims.len()))?;
@@ -187,6 +199,18 @@ fn scanned<G: Graphs>(
         carried.push(graphs.stack(values, axis)?);
     }
     Ok(carried)
+}
+
+/// Checks that values keep their types from one iteration to the next.
+fn same_types<G: Graphs>(before: &[G::Value], after: &[G::Value], graphs: &G) -> Result<(), Fault> {
+    for (index, (before, after)) in before.iter().zip(after).enumerate() {
+        if let (Some(before), Some(after)) = (graphs.dtype(before), graphs.dtype(after))
+            && before != after
+        {
+            return Err(Fault::invalid(format!("its body changes the type of state {index} from {before} to {after}")));
+        }
+    }
+    Ok(())
 }
 
 /// Adds the values that one iteration collects to those of earlier iterations, output by output.

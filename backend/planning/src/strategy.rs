@@ -2,7 +2,6 @@
 
 use anabranch_placement_core::order as rules;
 use anabranch_placement_core::place::{STRATEGIES, strategy_names};
-use serde::de::{IntoDeserializer, value};
 use serde::{Deserialize, Serialize};
 use std::convert::Infallible;
 use std::fmt;
@@ -132,10 +131,12 @@ impl fmt::Display for Order {
 }
 
 impl FromStr for Order {
-    type Err = value::Error;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Self::deserialize(text.into_deserializer())
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|order| order.to_string() == text);
+        let names = || Self::ALL.map(|order| order.to_string()).join(", ");
+        found.ok_or_else(|| format!("there is no order `{text}`; the orders are {}", names()))
     }
 }
 
@@ -166,6 +167,6 @@ mod tests {
             assert_eq!(order.to_string().parse(), Ok(order));
         }
         let error = "lifo".parse::<Order>().expect_err("there is none").to_string();
-        assert!(error.contains("`lifo`") && error.contains("`msr`"), "{error}");
+        assert!(error.contains("`lifo`") && error.contains("msr, fifo"), "{error}");
     }
 }

@@ -148,13 +148,18 @@ impl Graphs for Body<'_, '_> {
 
     fn most(&self, item: &Item) -> Result<i64, Fault> {
         let tensor = tensor(item)?;
-        only(tensor).ok_or_else(|| Fault::invalid(format!("input 0 (M) is {}, not one integer", tensor.spec())))
+        let most = only(tensor).filter(|_| tensor.dtype() == DType::I64);
+        most.ok_or_else(|| Fault::invalid(format!("input 0 (M) is {}, not one i64", tensor.spec())))
     }
 
     fn holds(&self, condition: &Item, input: Option<usize>) -> Result<bool, Fault> {
         let tensor = tensor(condition)?;
         let truth = only(tensor).filter(|_| tensor.dtype() == DType::Bool);
         truth.map(|truth| truth != 0).ok_or_else(|| no_condition(input, tensor.spec()))
+    }
+
+    fn dtype(&self, item: &Item) -> Option<DType> {
+        if let Item::Tensor(tensor) = item { Some(tensor.dtype()) } else { None }
     }
 
     fn dims(&self, item: &Item) -> Result<Vec<usize>, Fault> {

@@ -208,9 +208,12 @@ fn inputs_of_different_groups_are_refused_by_name() {
         let refusal = refused(&gather, &links);
         assert!(refusal.contains("in other groups than its input"), "{refusal}");
     }
-    assert!(refused(&gather, &[(3, 5), (2, 5)]).contains("node \"g2\" (2) is a construct with a link"));
+    assert!(
+        refused(&gather, &[(3, 5), (2, 5)])
+            .contains("node \"g2\" (2) cannot be unrolled: it is a construct with a link")
+    );
     let by = nodes("GroupBy", ("group_key", "None"));
-    assert!(refused(&by, &[(3, 5), (1, 5)]).contains("node \"d1\" (1) is an input of"));
+    assert!(refused(&by, &[(3, 5), (1, 5)]).contains("node \"d1\" (1) cannot be unrolled: it is an input of"));
     assert!(refused(&by, &[(3, 5), (2, 5)]).contains("a construct with a link"));
     // Inputs of equal groups are dealt out equally.
     assert_eq!(unrolled(&gather, &[(3, 5), (4, 5)]).drops().len(), 9);

@@ -247,7 +247,8 @@ impl MeasureArgs {
             printed,
             if_named(self.csv.as_ref(), |path| write_csv(path, &comparisons)),
             if_named(self.html.as_ref().filter(|_| !all.is_empty()), |path| write_file(path, page(all))),
-            if_named(self.output.as_ref(), |path| write_file(path, pretty(results)?)),
+            // Results without any model would replace good ones.
+            if_named(self.output.as_ref().filter(|_| !all.is_empty()), |path| write_file(path, pretty(results)?)),
             self.verdict(results),
         ])
     }

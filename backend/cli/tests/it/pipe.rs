@@ -194,7 +194,7 @@ fn what_cannot_be_is_refused_with_the_next_step() {
     command.refuses(&with(&[]), &["--inputs"]);
     command.refuses(&with(&["--random", "0"]), &["--random"]);
     command.refuses(&with(&["--inputs", "none*.npy"]), &["none*.npy"]);
-    command.refuses(&with(&["--random", "2", "--replicate", "99999"]), &["99999 copies", "cores"]);
+    command.refuses(&with(&["--random", "2", "--replicate", "99999"]), &["copies: 99999", "cores"]);
     command.refuses(&with(&["--random", "2", "--split", "99999"]), &["99999 cores", "no CPU device has the"]);
     command.refuses(&with(&["--random", "2", "--split", "half"]), &["--split", "auto, off or a number"]);
     command.refuses(&with(&["--random", "2", "--split", "2", "--replicate", "2"]), &["--split", "--replicate"]);

@@ -40,8 +40,8 @@ impl Graphs for Unrolled<'_, '_> {
     fn most(&self, value: &View) -> Result<i64, Fault> {
         let tensor = self.lowering.builder.tensor(value).ok_or_else(|| Fault::run_time(value.value, 0, "M"))?;
         match integers(&tensor).as_deref() {
-            Some(&[value]) => Ok(value),
-            _ => Err(Fault::invalid(format!("input 0 (M) is {}, not one integer", tensor.spec()))),
+            Some(&[most]) if value.dtype() == DType::I64 => Ok(most),
+            _ => Err(Fault::invalid(format!("input 0 (M) is {}, not one i64", tensor.spec()))),
         }
     }
 
@@ -56,6 +56,10 @@ impl Graphs for Unrolled<'_, '_> {
             (None, Some(input)) => Err(Fault::run_time(condition.value, input, "cond")),
             (None, None) => Err(Fault::unsupported("its condition is computed from the model's inputs")),
         }
+    }
+
+    fn dtype(&self, value: &View) -> Option<DType> {
+        Some(value.dtype())
     }
 
     fn dims(&self, value: &View) -> Result<Vec<usize>, Fault> {
