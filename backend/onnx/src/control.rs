@@ -84,7 +84,7 @@ pub fn control<G: Graphs>(
         "If" => {
             let condition = inputs.first().and_then(Option::as_ref).ok_or_else(|| Fault::missing(0))?;
             let taken = graphs.holds(condition, Some(0))?;
-            // A model is wrong without either branch, whichever is taken.
+            // A model is wrong without one of its branches, even if the other is taken.
             node.graph("then_branch")?;
             node.graph("else_branch")?;
             graphs.graph(if taken { "then_branch" } else { "else_branch" }, Vec::new())
