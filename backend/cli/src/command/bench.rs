@@ -20,6 +20,7 @@ Examples:
 Configurations are run in turn, round by round. An interval holds the median with 95 % confidence; a change is how many times as long runs take,
 with the interval that a rank-sum test gives. Two processes differ by some percent for reasons of their own (where memory lies, what
 else the machine does): measure both results several times before you believe a small change. Sizes that are not given are 1.
+Of compiled models, only those of --cache are used, not those of ANABRANCH_CACHE.
 `anabranch compare` takes the same options, and shows predictions and devices.";
 
 const PRESET: Preset =

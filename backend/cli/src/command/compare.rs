@@ -19,6 +19,7 @@ Examples:
   anabranch compare model.onnx --compare-to before.json
 
 A scheduler that decides at run time takes part as `dynamic`. Configurations are run in turn. Sizes that are not given are 1.
+Of compiled models, only those of --cache are used, not those of ANABRANCH_CACHE.
 `anabranch bench` takes the same options, and shows percentiles and throughput in one table.";
 
 const PRESET: Preset =
