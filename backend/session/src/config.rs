@@ -44,6 +44,7 @@ macro_rules! config {
         /// ```
         #[derive(Clone, Debug, Default, Serialize)]
         #[non_exhaustive]
+        #[allow(rustdoc::broken_intra_doc_links, reason = "help texts are for terminals, where `x[1]` is no link")]
         pub struct SessionConfig {
             $(
                 #[doc = concat!("Option `", stringify!($option), "`: ", $help, ".")]
