@@ -93,6 +93,31 @@ fn loops_of_too_many_nodes_are_refused() {
     assert!(error.contains("more than 262144 nodes"), "{error}");
 }
 
+/// The faults are found whether or not an iteration runs, but for a changed type.
+#[test]
+fn loops_that_contradict_their_definition_are_refused() {
+    let lowered = |body: &[&str], to: i64, most: TensorProto| {
+        let node = vec![
+            NodeProto::of("Identity", &["c"], &["d"]),
+            NodeProto::of("Cast", &["s"], &["t"]).with(AttributeProto::int("to", to)),
+        ];
+        let (input, output) = (["i", "c", "s"].map(untyped).to_vec(), body.iter().map(|name| untyped(name)).collect());
+        let body = GraphProto { node, input, output, ..GraphProto::default() };
+        let node = NodeProto::of("Loop", &["m", "", "x"], &["y"]).with(AttributeProto::graph("body", &body));
+        lowered(vec![node], Vec::new(), vec![most, TensorProto::f32s("x", &[1], &[1.0])])
+    };
+    let passes = |count: i64| TensorProto::i64s("m", &[], &[count]);
+    for count in [0, 2] {
+        assert!(lowered(&["d", "t"], data_type::FLOAT, passes(count)).is_ok());
+        let error = lowered(&["d"], data_type::FLOAT, passes(count)).expect_err("no output for x").to_string();
+        assert!(error.contains("too few outputs"), "{error}");
+    }
+    let error = lowered(&["d", "t"], data_type::INT64, passes(1)).expect_err("another type").to_string();
+    assert!(error.contains("state 0 from f32 to i64"), "{error}");
+    let error = lowered(&["d", "t"], data_type::FLOAT, TensorProto::f32s("m", &[], &[1.0])).expect_err("no integer");
+    assert!(error.to_string().contains("input 0 (M)"), "{error}");
+}
+
 #[test]
 fn a_product_with_zero_stays_zero() {
     let axis = || TensorProto::i64s("axis", &[], &[0]);
