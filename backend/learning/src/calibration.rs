@@ -4,18 +4,17 @@
 //! whose results can be saved one by one. The steps are: peak rates; all kernels in many sizes; each link in several
 //! sizes, whole and in chunks; hops between CPU devices; and slowdowns of devices by each other.
 
+mod trial;
+
 use super::classes::Class;
-use super::observation::observe;
 use super::probe::{Probe, ROW_WEIGHTS, relay, rows, side_by_side};
 use super::record::{ProfiledRun, record, sample};
 use anabranch_base::load::{Load, LoadMeter};
-use anabranch_base::quantile::{ascending, lower_quartile};
 use anabranch_costs::{LinkCosts, MachineCosts, Rates};
 use anabranch_device::Inventory;
-use anabranch_execute::{DevicePool, ExecError, Executor, Kernels, RunOptions, RunOutput};
+use anabranch_execute::{DevicePool, ExecError, Executor, Kernels};
 use anabranch_ir::program::Program;
 use anabranch_ir::random::random_tensor;
-use anabranch_kernels::Tensor;
 use anabranch_kernels::gpu::GpuLimits;
 use anabranch_placement_core::platform::{DeviceId, DeviceKind};
 use anabranch_plan::{HOST, Plan, PlanOptions, StreamMode};
@@ -25,9 +24,9 @@ use anabranch_planning::{
 };
 use std::cell::Cell;
 use std::fmt;
-use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use trial::Trial;
 
 /// Fewest runs of a probe, the first of them cold, and most runs.
 const RUNS: [usize; 2] = [4, 9];
@@ -121,16 +120,6 @@ pub struct Calibrator<'a> {
     devices: Vec<MachineDevice>,
     /// Load of the machine during all probes.
     load: Cell<Load>,
-}
-
-/// Runs of one probe.
-struct Trial {
-    program: Arc<Program>,
-    executor: Executor,
-    inputs: Vec<Tensor>,
-    runs: Vec<RunOutput>,
-    /// Outputs of the last run.
-    outputs: Vec<Tensor>,
 }
 
 impl<'a> Calibrator<'a> {
@@ -540,52 +529,6 @@ fn uncached_matrices(cache: u64, threads: u64) -> Option<u64> {
     let most = Calibrator::ROOM / 2 / threads;
     let matrices = UNCACHED.saturating_mul(cache).min(most) / ROW_WEIGHTS;
     (cache >= 2 * ROW_WEIGHTS && matrices * ROW_WEIGHTS >= cache.saturating_mul(2)).then_some(matrices)
-}
-
-impl Trial {
-    /// Runs once more, into the last run's outputs.
-    ///
-    /// The first touch of fresh memory takes longer than many links, and is not part of the link's time.
-    fn run(&mut self) -> Result<(), CalibrationError> {
-        let mut run = RunOutput { outputs: mem::take(&mut self.outputs), ..RunOutput::default() };
-        let inputs: Vec<_> = self.inputs.iter().collect();
-        self.executor.run_into(&inputs, &RunOptions::default().with_profile(true), &mut run)?;
-        self.outputs = mem::take(&mut run.outputs);
-        self.runs.push(run);
-        Ok(())
-    }
-
-    /// Runs and replaces the last run, unless that was the first: caches then hold what they do when a network runs
-    /// again.
-    fn run_again(&mut self) -> Result<(), CalibrationError> {
-        self.runs.truncate((self.runs.len() - 1).max(1));
-        self.run()
-    }
-
-    /// Least time of a node, which was disturbed least.
-    fn least_node(&self) -> f64 {
-        let nodes = self.runs.iter().flat_map(|run| observe(&self.program, self.executor.plan(), run).nodes);
-        nodes.map(|node| node.seconds).fold(f64::INFINITY, f64::min)
-    }
-
-    /// Usual time of a node on the device: the lower quartile over the warm runs, of all nodes except the program's
-    /// first.
-    fn usual_node(&self, device: DeviceId) -> f64 {
-        let runs = self.runs.iter().skip(1);
-        let nodes = runs.flat_map(|run| observe(&self.program, self.executor.plan(), run).nodes);
-        let times: Vec<f64> =
-            nodes.filter(|node| node.device == device && node.node.0 > 0).map(|node| node.seconds).collect();
-        lower_quartile(&ascending(&times)).unwrap_or(0.0)
-    }
-
-    /// Bytes and least seconds of the transfers from the host, or back to it.
-    fn least_transfer(&self, back: bool) -> Option<(f64, f64)> {
-        let plan = self.executor.plan();
-        let transfers = self.runs.iter().flat_map(|run| observe(&self.program, plan, run).transfers);
-        let times = transfers.filter(|(id, _)| (plan.transfer(*id).to == HOST) == back);
-        let (id, seconds) = times.min_by(|a, b| a.1.total_cmp(&b.1))?;
-        Some((plan.transfer(id).bytes as f64, seconds))
-    }
 }
 
 fn rates(seconds: &dyn Fn(Probe) -> f64) -> Rates {

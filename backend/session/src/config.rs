@@ -8,7 +8,6 @@ mod value;
 pub use resolved::ResolvedConfig;
 
 use super::loss::OnDeviceLoss;
-
 use anabranch_costs::CostStore;
 use anabranch_device::{CpuGranularity, DetectOptions};
 use anabranch_onnx::import::Limits;
