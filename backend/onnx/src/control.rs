@@ -109,7 +109,7 @@ fn repeated<G: Graphs>(
         _ => graphs.value(yes())?,
     };
     let mut carried = given(inputs, 2)?;
-    let states = carried.len();
+    let (states, types) = (carried.len(), types_of(&carried, graphs));
     if node.graph("body")?.outputs.len() <= states {
         return Err(Fault::invalid("its body has too few outputs").into());
     }
@@ -117,11 +117,12 @@ fn repeated<G: Graphs>(
     let mut pass = 0i64;
     while pass < most && graphs.holds(&condition, (pass == 0).then_some(1))? {
         let number = Tensor::from_i64s(&[pass]).reshaped(Shape::scalar()).expect("one element is a scalar");
-        let items = [vec![graphs.value(number)?, graphs.value(yes())?], carried.clone()].concat();
+        let mut items = vec![graphs.value(number)?, graphs.value(yes())?];
+        items.append(&mut carried);
         let mut outputs = graphs.graph("body", items)?;
         condition = outputs.remove(0);
         collect(&mut collected, outputs.split_off(states), graphs)?;
-        same_types(&carried, &outputs, graphs)?;
+        same_types(&types, &outputs, graphs)?;
         carried = outputs;
         pass += 1;
     }
@@ -161,6 +162,7 @@ fn scanned<G: Graphs>(
         other => Err(Fault::attribute(name, other, "0 or 1 for each value")),
     };
     let mut carried = given(&inputs[..states], 0)?;
+    let types = types_of(&carried, graphs);
     let mut scans = Vec::with_capacity(count);
     let mut passes = None;
     for (index, value) in given(inputs, states)?.into_iter().enumerate() {
@@ -175,14 +177,14 @@ fn scanned<G: Graphs>(
     let passes = passes.unwrap_or(0);
     let mut collected = Vec::new();
     for pass in 0..passes {
-        let mut items = carried.clone();
+        let mut items = carried;
         for (value, axis, backwards) in &scans {
             let at = if *backwards { passes - 1 - pass } else { pass };
             items.push(graphs.slice(value, *axis, at)?);
         }
         let mut outputs = graphs.graph("body", items)?;
         collect(&mut collected, outputs.split_off(states), graphs)?;
-        same_types(&carried, &outputs, graphs)?;
+        same_types(&types, &outputs, graphs)?;
         carried = outputs;
     }
     if passes == 0 {
@@ -201,10 +203,15 @@ fn scanned<G: Graphs>(
     Ok(carried)
 }
 
-/// Checks that values keep their types from one iteration to the next.
-fn same_types<G: Graphs>(before: &[G::Value], after: &[G::Value], graphs: &G) -> Result<(), Fault> {
+/// Returns the types of values, which stay while the values go into a graph: it may reuse their memory.
+fn types_of<G: Graphs>(values: &[G::Value], graphs: &G) -> Vec<Option<DType>> {
+    values.iter().map(|value| graphs.dtype(value)).collect()
+}
+
+/// Checks that the states of a loop have the types with which it began.
+fn same_types<G: Graphs>(before: &[Option<DType>], after: &[G::Value], graphs: &G) -> Result<(), Fault> {
     for (index, (before, after)) in before.iter().zip(after).enumerate() {
-        if let (Some(before), Some(after)) = (graphs.dtype(before), graphs.dtype(after))
+        if let (Some(before), Some(after)) = (*before, graphs.dtype(after))
             && before != after
         {
             return Err(Fault::invalid(format!("its body changes the type of state {index} from {before} to {after}")));
