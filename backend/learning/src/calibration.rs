@@ -218,6 +218,7 @@ impl<'a> Calibrator<'a> {
         let pool = DevicePool::new(compute_devices(self.inventory));
         let mut trials = Vec::new();
         for program in class.programs() {
+            let program = program.ok_or_else(|| ExecError::memory(&self.devices[device.index()].name))?;
             let cpu = self.devices[device.index()].kind == DeviceKind::Cpu;
             let runs = self.machine().gpu_runs(&program);
             // Nodes without a kernel on the device run on the host.

@@ -101,8 +101,9 @@ impl Class {
     ];
 
     /// Returns programs of the class's nodes, each node after an element-wise node. Small nodes share programs of the
-    /// size of a small network; larger nodes have programs of their own.
-    pub(crate) fn programs(self) -> impl Iterator<Item = Program> {
+    /// size of a small network; larger nodes have programs of their own. A program is `None` if there is no memory for
+    /// its weights.
+    pub(crate) fn programs(self) -> impl Iterator<Item = Option<Program>> {
         let mut programs: [Vec<(f64, Vec<Probe>)>; 2] = Default::default();
         for probe in self.probes() {
             let bytes = probe.bytes();
@@ -118,27 +119,24 @@ impl Class {
         programs.into_iter().flatten().map(|(_, probes)| Self::program(probes))
     }
 
-    fn program(probes: Vec<Probe>) -> Program {
+    fn program(probes: Vec<Probe>) -> Option<Program> {
         let mut program = Program::default();
         let mut last = None;
         for (number, Probe { spec, made }) in probes.into_iter().enumerate() {
             let inputs = spec.inputs.iter().enumerate().map(|(input, tensor)| {
                 let name = |what: &str| format!("{what}{number}.{input}");
                 if input >= made {
-                    return program.add_value(
-                        name("w"),
-                        tensor.clone(),
-                        Origin::Constant(constant(tensor, number).into()),
-                    );
+                    let weights = Origin::Constant(constant(tensor, number)?.into());
+                    return Some(program.add_value(name("w"), tensor.clone(), weights));
                 }
                 let given = program.add_input(name("x"), tensor.clone());
-                program.add_node(name("made"), map(Expression::unary(Unary::Negate)), &[given], tensor.clone())
+                Some(program.add_node(name("made"), map(Expression::unary(Unary::Negate)), &[given], tensor.clone()))
             });
-            let inputs = inputs.collect();
+            let inputs = inputs.collect::<Option<_>>()?;
             last = Some(add(&mut program, format!("y{number}"), spec, inputs));
         }
         last.into_iter().for_each(|value| program.add_output("y", value));
-        program
+        Some(program)
     }
 
     fn probes(self) -> Vec<Probe> {
@@ -243,21 +241,26 @@ impl Probe {
     }
 }
 
-/// Small numbers; for wide integers, indices into the shortest table.
+/// Small numbers; for wide integers, indices into the shortest table. `None` if there is not enough memory.
 ///
 /// Constants of other types differ between nodes, because equal weights would be stored once.
-fn constant(spec: &TensorSpec, node: usize) -> Tensor {
-    let shape = spec.shape.clone();
-    let count = shape.elements();
-    let tensor = match spec.dtype {
-        DType::U8 => Tensor::from_elements(shape, &(0..count).map(|i| (i * 7 + node) as u8).collect::<Vec<_>>()),
-        DType::I8 => Tensor::from_elements(shape, &(0..count).map(|i| (i * 7 + node) as i8).collect::<Vec<_>>()),
-        DType::I32 => Tensor::from_elements(shape, &(0..count as i32).collect::<Vec<_>>()),
-        DType::F16 => Tensor::from_elements(shape, &vec![f16::from_f32(1e-4 * (1 + node) as f32); count]),
-        DType::I64 => Tensor::from_elements(shape, &(0..count).map(|i| (i * 7 % 16) as i64).collect::<Vec<_>>()),
-        _ => Tensor::from_elements(shape, &(0..count).map(|i| ((i + node) % 257) as f32 * 1e-4).collect::<Vec<_>>()),
-    };
-    tensor.expect("one element for each of the shape's")
+fn constant(spec: &TensorSpec, node: usize) -> Option<Tensor> {
+    let mut tensor = Tensor::try_zeroed(spec.clone())?;
+    macro_rules! fill {
+        ($type:ty, $element:expr) => {{
+            let elements = tensor.elements_mut::<$type>().into_iter().flatten();
+            elements.enumerate().for_each(|(at, element)| *element = $element(at))
+        }};
+    }
+    match spec.dtype {
+        DType::U8 => fill!(u8, |at| (at * 7 + node) as u8),
+        DType::I8 => fill!(i8, |at| (at * 7 + node) as i8),
+        DType::I32 => fill!(i32, |at| at as i32),
+        DType::F16 => fill!(f16, |_| f16::from_f32(1e-4 * (1 + node) as f32)),
+        DType::I64 => fill!(i64, |at| (at * 7 % 16) as i64),
+        _ => fill!(f32, |at| ((at + node) % 257) as f32 * 1e-4),
+    }
+    Some(tensor)
 }
 
 /// Adds a node with all its outputs, and returns the first output.
@@ -297,7 +300,7 @@ mod tests {
     #[test]
     fn families_are_measured_in_enough_sizes_for_a_law() {
         let mut families: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
-        for node in Class::ALL.into_iter().flat_map(Class::programs).flat_map(|program| program.nodes) {
+        for node in Class::ALL.into_iter().flat_map(Class::programs).flatten().flat_map(|program| program.nodes) {
             let family = node.spec.family();
             families.entry(family.name).or_default().push(family.amounts.iter().sum());
         }
