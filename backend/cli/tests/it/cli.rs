@@ -337,7 +337,7 @@ fn a_model_in_phases_is_told_apart_from_its_first() {
 
 #[test]
 fn the_demo_compares_learns_and_keeps_a_memory_limit() {
-    let command = Anabranch::new();
+    let command = Anabranch::unmeasured();
     let found = command.json(&["demo", "--no-gpu", "--html", "demo.html"]);
     let page = command.read("demo.html");
     assert!(page.contains("One network on devices of different speed") && page.contains("speed-up"), "{page}");

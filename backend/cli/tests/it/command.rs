@@ -4,7 +4,20 @@ use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::LazyLock;
 use tempfile::TempDir;
+
+/// Cost store of a machine whose devices were measured, so that not each test measures them again.
+static MEASURED: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let command = Anabranch::unmeasured();
+    for cpu_devices in ["machine", "core"] {
+        command.text(&["place", "--cpu-devices", cpu_devices]);
+    }
+    fs::read(command.path(STORE)).expect("the measurements are kept")
+});
+
+/// Path of the cost store below the directory for data.
+const STORE: &str = "anabranch/costs.json";
 
 /// Returns the path of a file of the repository's tests.
 pub(crate) fn bundled(name: &str) -> String {
@@ -17,7 +30,17 @@ pub(crate) struct Anabranch {
 }
 
 impl Anabranch {
+    /// Creates a command whose cost store holds measurements of the machine's devices.
     pub(crate) fn new() -> Self {
+        let command = Self::unmeasured();
+        let store = command.path(STORE);
+        fs::create_dir(store.parent().expect("a directory of its own")).expect("created");
+        fs::write(store, &*MEASURED).expect("written");
+        command
+    }
+
+    /// Creates a command without a cost store: its first run measures the machine's devices.
+    pub(crate) fn unmeasured() -> Self {
         Self { directory: tempfile::tempdir().expect("a temporary directory") }
     }
 

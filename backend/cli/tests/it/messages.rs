@@ -60,7 +60,7 @@ fn every_file_that_is_written_is_told_and_quiet_tells_nothing() {
 
 #[test]
 fn output_files_are_seen_to_before_anything_runs() {
-    let command = Anabranch::new();
+    let command = Anabranch::unmeasured();
     for (flag, file, part) in [
         ("--trace", "t.txt", ".json or .paje"),
         ("--gantt", "g.png", ".svg"),

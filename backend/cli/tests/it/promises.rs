@@ -147,7 +147,7 @@ fn a_default_store_that_cannot_be_written_does_not_keep_a_model_from_running() {
 
 #[test]
 fn without_a_home_commands_run_and_say_once_that_nothing_is_kept() {
-    let command = Anabranch::new();
+    let command = Anabranch::unmeasured();
     fs::write(command.path("model.onnx"), model(&[4], &["y"])).expect("writable");
     fs::create_dir(command.path("anabranch")).expect("writable");
     fs::write(command.path("anabranch/costs.json"), "{\"version\": 77}").expect("writable");

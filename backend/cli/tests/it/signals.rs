@@ -71,7 +71,7 @@ fn an_interrupted_generation_ends_with_its_code() {
 
 #[test]
 fn what_is_being_written_is_abandoned_at_once() {
-    let command = Anabranch::new();
+    let command = Anabranch::unmeasured();
     let left = || fs::read_dir(command.directory.path()).expect("a directory").count();
     let written = anabranch::files::write(&command.path("file"), |_| {
         assert_eq!(left(), 1, "what is written is beside its place");
