@@ -13,7 +13,7 @@ const MARGIN: f64 = 0.05;
 /// Share of the memory's time that bytes from the core's own cache take.
 ///
 /// Chains of simple nodes were measured to run 3.2 to 4.7 times as fast in a block, which is 0.14 to 0.22
-/// (`bench/README.md`, streaming blocks).
+/// (`bench/KERNELS.md`, streaming blocks).
 const CACHED_SHARE: f64 = 0.25;
 
 /// Predicted times of a block.
