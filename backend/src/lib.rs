@@ -271,6 +271,21 @@ pub mod pipeline {
 
 pub mod plan {
     //! The plan: the work of every device and link, its order, and its memory.
+    //!
+    //! ```
+    //! use anabranch::{Inputs, Session, SessionConfig};
+    //!
+    //! # let model = concat!(env!("CARGO_MANIFEST_DIR"), "/models/layer.onnx");
+    //! let session = Session::open(model, SessionConfig::default().with_dim("batch", 8))?;
+    //! let planned = session.plan(&session.fill_random(Inputs::new(), 1)?)?;
+    //! let plan = planned.plan();
+    //! for node in plan.steps().iter().filter_map(|step| step.node()) {
+    //!     println!("{node:?} on {}: {}", plan.device(plan.device_of(node)).name, plan.reason(node));
+    //! }
+    //! println!("{} s predicted, {} bytes between devices", plan.predicted().makespan, plan.traffic().copied.bytes);
+    //! assert!(plan.memory().devices()[0].peak() > 0);
+    //! # Ok::<(), Box<dyn std::error::Error>>(())
+    //! ```
 
     pub use anabranch_plan::{
         Allocation, CandidatePlan, ChunkRule, DeviceMemory, HOST, Holding, KernelNeeds, LinkPlan, MachineDevice,

@@ -1,4 +1,5 @@
-//! Benchmarks of Anabranch, one question each; `bench/README.md` describes how to run them, and their results.
+//! Benchmarks of Anabranch, one question each; `bench/README.md` describes how to run them, and `bench/RESULTS.md` has
+//! results.
 //!
 //! This crate holds the code that several of them share: nodes with their tensors, ready to run on the CPU or a GPU.
 

@@ -3,6 +3,7 @@
 import ast
 import inspect
 import re
+import shutil
 from pathlib import Path
 
 import networkx
@@ -10,7 +11,8 @@ import networkx
 import anabranch as ab
 from anabranch import _native
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "python.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGE = DOCS / "python.md"
 
 
 def test_the_pages_code_is_python_and_its_laboratory_works():
@@ -20,6 +22,16 @@ def test_the_pages_code_is_python_and_its_laboratory_works():
         compile(block, str(PAGE), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     for block in blocks[1:]:
         exec(block, {"networkx": networkx, "ab": ab})
+
+
+def test_the_tutorial_runs(tmp_path, monkeypatch):
+    shutil.copy(DOCS.parent / "tests" / "data" / "convnet.onnx", tmp_path / "model.onnx")
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    for block in re.findall(r"```python\n(.*?)```", (DOCS / "start" / "python.md").read_text(encoding="utf-8"), re.DOTALL):
+        exec(block, names)
+    assert (tmp_path / "plan.json").exists() and (tmp_path / "page.html").exists()
+    assert isinstance(names["refinement"], ab.Refinement)
 
 
 def test_everything_public_is_documented_and_on_the_page():

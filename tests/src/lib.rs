@@ -91,3 +91,8 @@ pub fn assert_close(name: &str, outputs: &Outputs, references: &[(String, Vec<f3
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct Readme;
+
+/// Examples of the tutorial for Rust, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/start/rust.md")]
+struct Tutorial;

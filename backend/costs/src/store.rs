@@ -24,6 +24,21 @@ const MOST_BYTES: u64 = 256 << 20;
 pub const FORMAT_VERSION: u32 = 2;
 
 /// Measured costs by machine. Predictions use only the costs of the machine at hand.
+/// A file that does not exist is an empty store. `Session::save_costs` writes what a session has learned.
+///
+/// ```
+/// # mod anabranch { pub use anabranch_costs::CostStore; }
+/// use anabranch::CostStore;
+///
+/// # let directory = std::env::temp_dir().join(format!("anabranch-store-{}", std::process::id()));
+/// # std::fs::create_dir_all(&directory)?;
+/// let path = directory.join("costs.json");
+/// let mut store = CostStore::load(&path)?.store;
+/// assert_eq!(store.machines().count(), 0);
+/// store.save(&path)?;
+/// # std::fs::remove_dir_all(&directory)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CostStore {

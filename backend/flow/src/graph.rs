@@ -24,6 +24,18 @@ use std::sync::{Arc, Mutex};
 /// at a time.
 ///
 /// Functions and operands may borrow for `'f`.
+/// ```
+/// # mod anabranch { pub use anabranch_flow as flow; }
+/// use anabranch::flow::{Flow, FlowOptions};
+///
+/// let mut flow = Flow::new();
+/// let numbers = flow.source("numbers", 0..4);
+/// let squares = flow.node("squares", &numbers, |number: i32| number * number);
+/// let collected = flow.collect("collected", &squares);
+/// flow.run(&FlowOptions::default())?;
+/// assert_eq!(collected.take(), [0, 1, 4, 9]);
+/// # Ok::<(), anabranch::flow::FlowError>(())
+/// ```
 #[derive(Default)]
 pub struct Flow<'f> {
     pub(super) nodes: Vec<Declared<'f>>,

@@ -16,6 +16,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The tensors given to a run, by the model's input names. A sequence or an optional is given in parts
 /// ([`Self::sequence`]).
+/// ```
+/// # mod anabranch { pub use anabranch_session::{Inputs}; }
+/// use anabranch::Inputs;
+/// use ndarray::array;
+///
+/// let mut inputs = Inputs::new().array("x", &array![[1f32, 2.0], [3.0, 4.0]])?;
+/// // The next run has other elements in the same buffer.
+/// inputs.assign("x", &array![[0f32, 0.0], [0.0, 1.0]])?;
+/// assert_eq!(inputs.len(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Inputs {
     given: BTreeMap<String, Given>,

@@ -46,6 +46,30 @@ const LEARNT: usize = 64;
 /// Planning for some shapes does not delay runs with other shapes. Callers that need the same new plan wait until it is
 /// made. Runs are serialised, because each uses all the devices of its plan; a queued run obeys its own timeout and
 /// cancellation.
+/// # Examples
+///
+/// The plan is there before anything runs:
+///
+/// ```
+/// # mod anabranch { pub use anabranch_session::{Inputs, Session, SessionConfig}; }
+/// use anabranch::{Inputs, Session, SessionConfig};
+///
+/// # let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/layer.onnx");
+/// let session = Session::open(model, SessionConfig::default().with_dim("batch", 8))?;
+/// let mut inputs = session.fill_random(Inputs::new(), 1)?;
+/// let planned = session.plan(&inputs)?;
+/// for (device, memory) in planned.plan().devices().iter().zip(planned.plan().memory().devices()) {
+///     println!("{}: {} bytes at most", device.name, memory.peak());
+/// }
+/// println!("{} s predicted", planned.plan().predicted().makespan);
+///
+/// let mut outputs = session.run(&inputs)?;
+/// // Later runs with inputs of these shapes only execute, also into the same buffers.
+/// inputs = session.fill_random(Inputs::new(), 2)?;
+/// session.run_into(&inputs, &mut outputs)?;
+/// assert_eq!(outputs.view::<f32>("y")?.shape(), [8, 3]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Session {
     /// The whole model.
     pub whole: Arc<Phase>,

@@ -17,6 +17,19 @@ use std::sync::Arc;
 ///
 /// A sequence or an optional is returned in parts ([`Inputs::sequence`](super::Inputs::sequence)), under their names:
 /// [`Self::item`] puts them together.
+/// ```
+/// # mod anabranch { pub use anabranch_session::{Inputs, Outputs, Session, SessionConfig}; }
+/// use anabranch::{Inputs, Outputs, Session, SessionConfig};
+/// use ndarray::array;
+///
+/// # let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/layer.onnx");
+/// let session = Session::open(model, SessionConfig::default())?;
+/// let outputs: Outputs = session.run(&Inputs::new().array("x", &array![[1f32, 2.0, 3.0, 4.0]])?)?;
+/// // By name or by position; a view copies nothing.
+/// assert_eq!(outputs.view::<f32>("y")?, array![[12.5, 4.0, 0.0]].into_dyn());
+/// assert_eq!(outputs.array::<f32>(0)?.len(), 3);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Outputs {
     names: Arc<[String]>,

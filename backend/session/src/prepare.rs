@@ -23,6 +23,21 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// A program with its plan and the executor that runs it.
+/// [`Session::prepare`] returns it, so that the first run plans and compiles nothing.
+///
+/// ```
+/// # mod anabranch { pub use anabranch_session::{Inputs, Session, SessionConfig}; }
+/// use anabranch::{Inputs, Session, SessionConfig};
+///
+/// # let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/layer.onnx");
+/// let session = Session::open(model, SessionConfig::default().with_dim("batch", 8))?;
+/// let inputs = session.fill_random(Inputs::new(), 1)?;
+/// let prepared = session.prepare(&inputs)?;
+/// let plan = prepared.planned().plan();
+/// println!("{} steps, placed by {}", plan.steps().len(), plan.strategy());
+/// session.run(&inputs)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Prepared {
     planned: Arc<Planned>,
     #[doc(hidden)]

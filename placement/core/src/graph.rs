@@ -90,6 +90,21 @@ impl Task {
 ///
 /// A *datum* is one value of a given size. One task produces it, any number of tasks consume it, and it is sent at most
 /// once to each other device. A task may produce several data. Rows are sorted by id and have no repetitions.
+/// [`GraphBuilder`] makes it:
+///
+/// ```
+/// use anabranch_placement::graph::{GraphBuilder, Task};
+///
+/// let mut builder = GraphBuilder::new();
+/// let [a, b, c] = ["a", "b", "c"].map(|name| builder.task(Task::new(name)));
+/// let value = builder.datum(a, 4096);
+/// builder.consume(value, b);
+/// builder.consume(value, c);
+/// let graph = builder.build()?;
+/// assert_eq!(graph.topological()[0], a);
+/// assert_eq!((graph.edge_count(), graph.consumers(value)), (2, &[b, c][..]));
+/// # Ok::<(), anabranch_placement::graph::GraphError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct TaskGraph {
     tasks: Vec<Task>,

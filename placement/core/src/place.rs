@@ -53,6 +53,48 @@ use crate::problem::Problem;
 use crate::schedule::Schedule;
 
 /// Placement strategy. Equal problems always get equal placements.
+/// # Examples
+///
+/// A strategy of your own, which puts every unit on its first feasible device. The independent checker judges it:
+///
+/// ```
+/// use anabranch_placement::check::check_placement;
+/// use anabranch_placement::cost::CostTable;
+/// use anabranch_placement::graph::{GraphBuilder, Task};
+/// use anabranch_placement::place::{PlaceError, Placement, Placer, Reason};
+/// use anabranch_placement::platform::{Device, DeviceKind, Platform};
+/// use anabranch_placement::problem::{MemoryRule, Problem};
+///
+/// struct First;
+///
+/// impl Placer for First {
+///     fn name(&self) -> &'static str {
+///         "first"
+///     }
+///
+///     fn place(&self, problem: &Problem<'_>) -> Result<Placement, PlaceError> {
+///         let graph = problem.graph();
+///         let first = |task| problem.feasible(graph.unit(task)).next().expect("a problem has no unit without a device");
+///         let device_of: Vec<_> = graph.task_ids().map(first).collect();
+///         let reasons = vec![Reason::Rule("first feasible device"); device_of.len()];
+///         Ok(Placement { strategy: self.name(), device_of, reasons, planned: None })
+///     }
+/// }
+///
+/// let mut builder = GraphBuilder::new();
+/// let (a, b) = (builder.task(Task::new("a")), builder.task(Task::new("b")));
+/// builder.edge(a, b, 1 << 20);
+/// let graph = builder.build()?;
+/// let devices = vec![Device::new("cpu0", DeviceKind::Cpu), Device::new("gpu0", DeviceKind::Gpu)];
+/// let platform = Platform::uniform(devices, 10e-6, 10e9)?;
+/// let costs = CostTable::from_fn(&graph, &platform, |_, device| Some(if device.index() == 0 { 5e-3 } else { 2e-4 }))?;
+/// let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Resident)?;
+///
+/// let placement = First.place(&problem)?;
+/// assert!(check_placement(&problem, &placement.device_of).is_empty());
+/// assert_eq!(placement.device_of[a.index()].index(), 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Placer: Sync {
     /// Returns the short name of the strategy, as typed on a command line.
     fn name(&self) -> &'static str;

@@ -177,6 +177,16 @@ pub enum PlatformError {
 ///
 /// Links are two full matrices, so that the two directions may differ. On the diagonal the latency is 0 and the rate
 /// infinite.
+/// ```
+/// use anabranch_placement::platform::{Device, DeviceId, DeviceKind, Platform};
+///
+/// let devices = vec![Device::new("cpu0", DeviceKind::Cpu), Device::new("gpu0", DeviceKind::Gpu).with_memory(8 << 30)];
+/// // Seconds and bytes per second: to the GPU 12 GB/s, back 10 GB/s.
+/// let rate = |to: DeviceId| if to.index() == 1 { 12e9 } else { 10e9 };
+/// let platform = Platform::new(devices, |_, to| (20e-6, rate(to)))?;
+/// assert_eq!(platform.device(DeviceId(1)).memory, Some(8 << 30));
+/// # Ok::<(), anabranch_placement::platform::PlatformError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Platform {
     devices: Vec<Device>,

@@ -30,6 +30,23 @@ pub enum MemoryRule {
 /// A device is *feasible* for an assignment unit under three conditions: the unit's kinds and pin admit it, every
 /// member can run on it, and the unit alone fits into its memory. If a unit has no feasible device, [`Problem::new`]
 /// rejects the problem before anything is placed. Takes `O(tasks × devices)` time and memory.
+/// ```
+/// use anabranch_placement::cost::CostTable;
+/// use anabranch_placement::graph::{GraphBuilder, Task};
+/// use anabranch_placement::platform::{Device, DeviceId, DeviceKind, Platform};
+/// use anabranch_placement::problem::{MemoryRule, Problem};
+///
+/// let mut builder = GraphBuilder::new();
+/// let task = builder.task(Task::new("top_k"));
+/// let graph = builder.build()?;
+/// let devices = vec![Device::new("cpu0", DeviceKind::Cpu), Device::new("gpu0", DeviceKind::Gpu)];
+/// let platform = Platform::uniform(devices, 10e-6, 10e9)?;
+/// // Seconds of the task on each device; it has no kernel for the GPU.
+/// let costs = CostTable::from_fn(&graph, &platform, |_, device| [Some(1e-4), None][device.index()])?;
+/// let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Resident)?;
+/// assert_eq!(problem.only_feasible(graph.unit(task)), Some(DeviceId(0)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Problem<'a> {
     graph: &'a TaskGraph,

@@ -50,6 +50,25 @@ pub const DYNAMIC: &str = "dynamic";
 pub(crate) const PROFILED: u32 = 3;
 
 /// Options of a comparison.
+/// ```
+/// # mod anabranch {
+/// #     pub use anabranch_planning::{self as planning, Strategy};
+/// #     pub use anabranch_session::{Inputs, Session, SessionConfig};
+/// #     pub use anabranch_tuning::compare;
+/// # }
+/// use anabranch::compare::{CompareOptions, compare};
+/// use anabranch::planning::PlanChoice;
+/// use anabranch::{Inputs, Session, SessionConfig, Strategy};
+///
+/// # let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/layer.onnx");
+/// let session = Session::open(model, SessionConfig::default().with_dim("batch", 8))?;
+/// let places = [Strategy::CPU, Strategy::HEFT].map(|strategy| PlanChoice { strategy, ..session.choice() });
+/// let options = CompareOptions::new("layer", places.to_vec()).with_runs(5, 2);
+/// let inputs = session.fill_random(Inputs::new(), 1)?;
+/// let comparison = compare(&session, &inputs, &options, &mut || {})?;
+/// assert!(comparison.outcomes.iter().all(|outcome| outcome.measured_ms.median > 0.0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CompareOptions {
