@@ -10,7 +10,7 @@ use std::process::Command;
 /// The guides whose blocks are run. A document of another part of the project belongs here once its blocks need nothing
 /// but the command and the files of [`prepared`]; blocks in other languages, and those marked `sh no-run`, are left
 /// out.
-const GUIDES: [&str; 17] = [
+const GUIDES: [&str; 18] = [
     "run.md",
     "generate.md",
     "compare.md",
@@ -18,6 +18,7 @@ const GUIDES: [&str; 17] = [
     "report.md",
     "flow.md",
     "troubleshooting.md",
+    "start/install.md",
     "start/first-model.md",
     "start/compare.md",
     "start/refine.md",
