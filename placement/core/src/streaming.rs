@@ -5,7 +5,7 @@
 //! how often elements pass each edge. [`StreamingDepth`] is the time on unlimited processing elements. For a number of
 //! processing elements, [`spatial_blocks`] groups the tasks that run together. [`StreamingSchedule`] computes their
 //! times, and [`BufferSizes`] the capacities of the channels between them. [`simulate_streaming`] proves that the
-//! schedule ends, or names the tasks in a deadlock. [`ListSchedule`] is the reference for comparison: the tasks without
+//! blocks end, or names the tasks in a deadlock. [`ListSchedule`] is the reference for comparison: the tasks without
 //! streaming.
 //!
 //! ```
@@ -13,7 +13,7 @@
 //! use anabranch_placement::streaming::*;
 //!
 //! let graph = RandomVolumes { shape: Shape::Cholesky { tiles: 4 }, volume: 64 }.generate(7)?;
-//! let schedule = StreamingSchedule::new(&graph, spatial_blocks(&graph, 8, BlockVariant::Rlx));
+//! let schedule = StreamingSchedule::new(&graph, spatial_blocks(&graph, 8, BlockVariant::Best));
 //! assert!(schedule.makespan() <= ListSchedule::new(&graph, 8).makespan);
 //!
 //! let (_, simulated) = BufferSizes::proven(&graph, &schedule, 1 << 30)?;
@@ -34,10 +34,14 @@
 //! * All tasks of a block start when the block before has ended or later, as in the code and in one of the text's two
 //!   statements: earlier, no processing element is free. Simulated tasks start as soon as their own processing element
 //!   is free, so a simulation may end earlier.
+//! * The times of a schedule are estimates from mean intervals. If all rates, or their inverses, are whole numbers, no
+//!   simulation with proven channels ended later (0 of 150,000 schedules of small random graphs). With any other rates
+//!   3,735 of 150,000 ended later, by at most 14 % (8 instead of 7), because outputs come in whole elements.
 //! * Channels hold no more elements than pass them, as in the text. Equation 5 uses mean intervals. Simulation of
 //!   random graphs finds deadlocks if rates are not whole numbers; [`BufferSizes::proven`] enlarges the channels of
 //!   these graphs.
-//! * Blocks keep the text's rules. The text says little about the order of tasks, so a search chooses it.
+//! * [`BlockVariant`] has Algorithm 1 as printed: it compares produced volumes with "less". The code compares the work
+//!   `max(I, O)` with "at most", takes sources first, and never breaks ties by level.
 //! * Levels count `max(R, 1)` for tasks without predecessors too, as in the code.
 
 mod blocks;

@@ -4,17 +4,19 @@
 //!   shapes. They are the medians of figures 10 and 11 of De Matteis et al. 2023. The command also prints the number of
 //!   schedules that were simulated element by element.
 //! * `streaming file GRAPH.json ELEMENTS`: one graph, in the format of `placement::streaming::parse_canonical`.
+//! * `streaming random GRAPHS`: small random graphs of all kinds. The command counts the schedules whose simulation ends
+//!   later than the schedule says, for whole and for other rates.
 //! * `streaming large TASKS ELEMENTS`: a layered graph of `TASKS` tasks with memory between its layers, with its time.
 
-use anabranch_placement::generate::{RandomVolumes, Shape};
+use anabranch_placement::generate::{Random, RandomVolumes, Shape};
 use anabranch_placement::streaming::{
     BlockVariant, BufferSizes, CanonicalGraph, CanonicalGraphBuilder, ListSchedule, Node, SimulationError,
-    StreamingDepth, StreamingSchedule, parse_canonical, spatial_blocks,
+    StreamingDepth, StreamingSchedule, parse_canonical, simulate_streaming, spatial_blocks,
 };
 use std::error::Error;
 use std::time::Instant;
 
-const VARIANTS: [BlockVariant; 2] = [BlockVariant::Lts, BlockVariant::Rlx];
+const VARIANTS: [BlockVariant; 3] = [BlockVariant::Lts, BlockVariant::Rlx, BlockVariant::Best];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -22,8 +24,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         ["figures"] => figures(100),
         ["figures", graphs] => figures(graphs.parse()?),
         ["file", path, elements] => file(path, elements.parse()?),
+        ["random", graphs] => random(graphs.parse()?),
         ["large", tasks, elements] => large(tasks.parse()?, elements.parse()?),
-        _ => Err("usage: streaming figures [GRAPHS] | file GRAPH.json ELEMENTS | large TASKS ELEMENTS".into()),
+        _ => Err("usage: streaming figures [GRAPHS] | file GRAPH.json ELEMENTS | random GRAPHS | large TASKS ELEMENTS".into()),
     }
 }
 
@@ -78,6 +81,68 @@ fn file(path: &str, elements: usize) -> Result<(), Box<dyn Error>> {
     let graph = parse_canonical(&std::fs::read(path)?)?;
     report(&graph, elements);
     Ok(())
+}
+
+/// Counts the simulations that end later than their schedules, and prints the largest differences.
+fn random(graphs: u64) -> Result<(), Box<dyn Error>> {
+    for (rates, whole) in [("whole rates", true), ("any rates", false)] {
+        for channels in ["proven", "unbounded"] {
+            let (mut later, mut schedules, mut worst) = (0, 0, (0.0, 0, 0, 0));
+            for seed in 0..graphs {
+                let (graph, elements) = small(seed, whole)?;
+                for variant in VARIANTS {
+                    let schedule = StreamingSchedule::new(&graph, spatial_blocks(&graph, elements, variant));
+                    let end = match channels {
+                        "proven" => BufferSizes::proven(&graph, &schedule, 1 << 28)?.1.makespan,
+                        _ => {
+                            let sizes = BufferSizes::uniform(&graph, &schedule, u64::MAX);
+                            simulate_streaming(&graph, &schedule, &sizes, 1 << 28)?.makespan
+                        }
+                    };
+                    let says = schedule.makespan();
+                    (later, schedules) = (later + u32::from(end > says), schedules + 1);
+                    let excess = end as f64 / says as f64 - 1.0;
+                    if excess > worst.0 {
+                        worst = (excess, says, end, seed);
+                    }
+                }
+            }
+            let (excess, says, end, seed) = worst;
+            println!(
+                "{rates}, {channels} channels: {later} of {schedules} end later; most: {says} to {end}, {:.1} % (seed {seed})",
+                100.0 * excess
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Draws up to 16 nodes of four volumes, with an edge between every second pair of equal volumes, and the number of
+/// processing elements.
+fn small(seed: u64, whole: bool) -> Result<(CanonicalGraph, usize), Box<dyn Error>> {
+    let mut random = Random::new(seed);
+    let mut volumes = [1, 2, 6, 24];
+    if !whole {
+        volumes = volumes.map(|_| 1 + random.below(24));
+    }
+    let mut builder = CanonicalGraphBuilder::new();
+    let mut ends = Vec::new();
+    for number in 0..1 + random.below(16) {
+        let [read, written] = [(); 2].map(|()| volumes[random.below(4) as usize]);
+        let name = format!("n{number}");
+        let node = match random.below(8) {
+            0 => Node::buffer(name, read, written),
+            _ => Node::task(name, read, written),
+        };
+        let id = builder.node(node);
+        for &(before, volume) in &ends {
+            if volume == read && random.below(2) == 0 {
+                builder.edge(before, id);
+            }
+        }
+        ends.push((id, written));
+    }
+    Ok((builder.build()?, 1 + random.below(16) as usize))
 }
 
 /// Reports on layers of 256 chains of 16 tasks, with memory between the layers.

@@ -23,7 +23,8 @@ A graph is a JSON file, an ONNX model, SHAPE:SIZE with random volumes (chain, ff
 
   {\"nodes\": [{\"id\": 0, \"in\": 32, \"out\": 4}, ...], \"edges\": [[0, 1, 4], ...]}
 
-In one time unit, a task reads and writes one element. Speedup is relative to one processing element. Gain is relative to the list
+In one time unit, a task reads and writes one element. Makespans are estimates from mean rates; the
+simulation ends later only if rates are not whole numbers. Speedup is relative to one processing element. Gain is relative to the list
 schedule, in which a task starts only when its inputs are complete. SSLR is the makespan divided by the streaming depth.
 
 Examples:
@@ -45,7 +46,7 @@ pub(crate) struct DataflowCommand {
         value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_ELEMENTS)))]
     pes: Vec<u32>,
     /// Group tasks into blocks by this rule
-    #[arg(long, value_enum, default_value_t = Variant::Lts)]
+    #[arg(long, value_enum, default_value_t = Variant::Best)]
     variant: Variant,
     /// Verify schedules of at most this many steps by simulation
     #[arg(long, value_name = "COUNT", default_value_t = 1 << 28)]
@@ -79,9 +80,11 @@ pub(crate) struct SourceArgs {
 /// Rule by which tasks share a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Variant {
-    /// SB-LTS: a task joins the block of its source only if it does not slow the block down
+    /// Search: the shortest schedule of several rules, the next two among them
+    Best,
+    /// SB-LTS, as printed: a task joins sources only if it produces less
     Lts,
-    /// SB-RLX: any task may join
+    /// SB-RLX, as printed: without such a task, the least volume joins
     Rlx,
     /// No streaming: the list schedule
     None,
@@ -91,6 +94,7 @@ impl Variant {
     /// Returns the rule for making blocks, if there are any.
     fn blocks(self) -> Option<BlockVariant> {
         match self {
+            Variant::Best => Some(BlockVariant::Best),
             Variant::Lts => Some(BlockVariant::Lts),
             Variant::Rlx => Some(BlockVariant::Rlx),
             Variant::None => None,
@@ -100,6 +104,7 @@ impl Variant {
     /// Returns its name in the paper.
     fn name(self) -> &'static str {
         match self {
+            Variant::Best => "best",
             Variant::Lts => "SB-LTS",
             Variant::Rlx => "SB-RLX",
             Variant::None => "no streaming",

@@ -8,6 +8,9 @@ use super::{
     CanonicalGraph, EdgeId, NodeId, Simulation, SimulationError, StreamingSchedule, WaitReason, simulate_streaming,
 };
 
+/// Most simulations with larger channels for a schedule whose simulation ends later.
+const WIDER: usize = 4;
+
 /// Capacity of the channel of each streaming edge, in elements.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BufferSizes {
@@ -23,14 +26,19 @@ impl BufferSizes {
     /// A task that reads memory filled by its own block, or that streams from such a task, starts only when all its
     /// elements have been written. The channels there hold the whole volume.
     pub fn new(graph: &CanonicalGraph, schedule: &StreamingSchedule) -> Self {
-        let waits = Waits::new(graph, schedule);
-        let (cyclic, late) = (waits.cyclic(), waits.late());
+        let cyclic = Waits::new(graph, schedule).cyclic();
+        BufferSizes::of_waits(graph, schedule, |task| cyclic[task.index()])
+    }
+
+    /// Computes the sizes of equation 5 for the edges into the tasks that satisfy `waits`; all others are 1.
+    fn of_waits(graph: &CanonicalGraph, schedule: &StreamingSchedule, waits: impl Fn(NodeId) -> bool) -> Self {
+        let late = Waits::new(graph, schedule).late();
         let size = |edge: EdgeId| {
             let (from, to) = graph.edge(edge);
             if !schedule.streams(graph, edge) {
                 return 0;
             }
-            if !cyclic[to.index()] {
+            if !waits(to) {
                 return 1;
             }
             if late[to.index()] {
@@ -48,8 +56,10 @@ impl BufferSizes {
     /// Computes sizes without deadlock, and simulates them. It starts from [`new`](Self::new) and doubles the channels
     /// that are full in a deadlock until there is none.
     ///
-    /// Equation 5 uses mean intervals. If rates are whole numbers, its sizes suffice; otherwise more elements may
-    /// arrive at once.
+    /// Equation 5 uses mean intervals. If rates are whole numbers, its sizes prevent deadlocks; otherwise more elements
+    /// may arrive at once. If the simulation ends later than the schedule, all streaming edges get at least the size of
+    /// equation 5, and then up to eight times that: without a cycle, a full channel deadlocks nothing, but it delays its writer
+    /// and so the writer's other readers.
     ///
     /// Complexity: one simulation, and at most one more for each doubling.
     ///
@@ -63,7 +73,8 @@ impl BufferSizes {
         let mut sizes = BufferSizes::new(graph, schedule);
         loop {
             let error = match simulate_streaming(graph, schedule, &sizes, limit) {
-                Ok(simulation) => return Ok((sizes, simulation)),
+                Ok(simulation) if simulation.makespan <= schedule.makespan() => return Ok((sizes, simulation)),
+                Ok(simulation) => return sizes.widened(graph, schedule, simulation, limit),
                 Err(error) => error,
             };
             let SimulationError::Deadlock { cycle, .. } = &error else { return Err(error) };
@@ -78,6 +89,30 @@ impl BufferSizes {
             }
             raised.into_iter().for_each(|(edge, size)| sizes.sizes[edge.index()] = size);
         }
+    }
+
+    /// Enlarges channels until the simulation ends no later than the schedule, at most [`WIDER`] times.
+    fn widened(
+        mut self,
+        graph: &CanonicalGraph,
+        schedule: &StreamingSchedule,
+        mut simulation: Simulation,
+        limit: u64,
+    ) -> Result<(Self, Simulation), SimulationError> {
+        let everywhere = BufferSizes::of_waits(graph, schedule, |_| true);
+        let mut wide = BufferSizes::given(graph, schedule, |edge| self.of(edge).max(everywhere.of(edge)));
+        for _ in 0..WIDER {
+            if simulation.makespan <= schedule.makespan() {
+                break;
+            }
+            let wider = simulate_streaming(graph, schedule, &wide, limit)?;
+            let twice = BufferSizes::given(graph, schedule, |edge| wide.of(edge).saturating_mul(2));
+            if wider.makespan < simulation.makespan {
+                (self, simulation) = (wide, wider);
+            }
+            wide = twice;
+        }
+        Ok((self, simulation))
     }
 
     /// Sets one size for all streaming edges, limited to the edge's volume.

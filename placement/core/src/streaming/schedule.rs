@@ -14,7 +14,7 @@ pub struct TaskTimes {
     pub last_out: u64,
 }
 
-/// Schedule of blocks that run one after the other, with streaming within each block.
+/// Schedule of blocks that run one after the other, with streaming within each block; its times are estimates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamingSchedule {
     blocks: Blocks,
@@ -70,7 +70,7 @@ impl StreamingSchedule {
         &self.flow
     }
 
-    /// Returns the end of the last task.
+    /// Returns the end of the last task: an estimate from mean intervals (see the module).
     pub fn makespan(&self) -> u64 {
         self.makespan
     }

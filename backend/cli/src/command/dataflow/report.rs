@@ -94,8 +94,9 @@ fn proof(streaming: &Streaming) -> String {
     let capacity = streaming.sizes.total();
     match &streaming.proof {
         Ok(simulation) => format!(
-            "channels hold {capacity} elements; simulated element by element: no deadlock, the last task ends at {}",
-            simulation.makespan
+            "channels hold {capacity} elements; simulated element by element: no deadlock, the last task ends at {}{}",
+            simulation.makespan,
+            if simulation.makespan > streaming.schedule.makespan() { ", later than estimated" } else { "" }
         ),
         Err(reason) => {
             format!(

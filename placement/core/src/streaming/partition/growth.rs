@@ -1,6 +1,6 @@
-//! Blocks that grow task by task (algorithm 1).
+//! Blocks that grow task by task, in the spirit of Algorithm 1 but by work: `max(I, O)`, and equal work may join.
 
-use super::{BlockVariant, Choice, Partition};
+use super::{Choice, Partition};
 use crate::streaming::NodeId;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -8,7 +8,8 @@ use std::collections::BinaryHeap;
 /// Blocks during growth.
 pub(super) struct Growth<'a> {
     partition: &'a Partition<'a>,
-    variant: BlockVariant,
+    /// Whether a task may join that has more work than the tasks that it streams from.
+    relaxed: bool,
     choice: Choice,
     waiting: Vec<usize>,
     /// Block of each node that has one; for memory, the block of the last task that fills it.
@@ -27,12 +28,12 @@ pub(super) struct Growth<'a> {
 }
 
 impl<'a> Growth<'a> {
-    pub(super) fn new(partition: &'a Partition<'a>, variant: BlockVariant, choice: Choice) -> Self {
+    pub(super) fn new(partition: &'a Partition<'a>, relaxed: bool, choice: Choice) -> Self {
         let graph = partition.graph;
         let count = graph.node_count();
         Growth {
             partition,
-            variant,
+            relaxed,
             choice,
             waiting: graph.node_ids().map(|node| graph.incoming(node).len()).collect(),
             block: vec![None; count],
@@ -71,10 +72,7 @@ impl<'a> Growth<'a> {
         if self.fitting.peek().is_some_and(|&Reverse((level, _))| source.is_none_or(|source| level < source)) {
             return self.fitting.pop().map(|Reverse((_, task))| task);
         }
-        let exceeding = match self.variant {
-            BlockVariant::Lts => None,
-            BlockVariant::Rlx => Some(&mut self.exceeding),
-        };
+        let exceeding = self.relaxed.then_some(&mut self.exceeding);
         let next = self.sources.pop().or_else(|| exceeding.and_then(BinaryHeap::pop));
         next.map(|Reverse((.., task))| task)
     }

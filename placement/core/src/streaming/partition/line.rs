@@ -1,15 +1,12 @@
 //! Cheapest cut of an order of tasks into blocks, by dynamic programming over its positions.
 
-use super::{BlockVariant, Partition, Span};
-use crate::graph::Rows;
+use super::{Partition, Span};
 use crate::streaming::NodeId;
 
 /// All tasks in an order of their dependencies, to be cut into blocks.
 pub(super) struct Line<'a> {
     partition: &'a Partition<'a>,
     order: &'a [NodeId],
-    /// For each position, the positions from which its task streams.
-    streams: Rows<u32>,
     /// For each position, the first position at which its block may begin: after all tasks that fill memory which its
     /// task reads.
     barrier: Vec<usize>,
@@ -29,29 +26,20 @@ impl<'a> Line<'a> {
             memory.map(|before| behind[before.index()]).max().unwrap_or(0)
         };
         let barrier = order.iter().map(barrier).collect();
-        let streams = order.iter().enumerate().flat_map(|(place, &task)| {
-            let tasks = graph.predecessors(task).filter(|&before| !graph.node(before).is_memory());
-            tasks.map(move |before| (place, before))
-        });
-        let streams =
-            Rows::group(order.len(), streams.map(|(place, before)| (place, behind[before.index()] as u32 - 1)));
-        Line { partition, order, streams, barrier }
+        Line { partition, order, barrier }
     }
 
     /// Returns the cheapest cut into blocks, with its cost.
-    pub(super) fn cut(&self, elements: usize, variant: BlockVariant) -> (u64, Vec<Vec<NodeId>>) {
+    pub(super) fn cut(&self, elements: usize) -> (u64, Vec<Vec<NodeId>>) {
         let count = self.order.len();
         let (mut cost, mut begin) = (vec![u64::MAX; count + 1], vec![0; count + 1]);
         cost[0] = 0;
-        let mut limit = vec![0; count];
         for first in 0..count {
             let mut span = Span::default();
             for place in first..count.min(first + elements) {
                 let task = self.order[place].index();
                 let work = self.partition.work[task];
-                if self.barrier[place] > first
-                    || (variant == BlockVariant::Lts && !self.admit(first, place, work, &mut limit))
-                {
+                if self.barrier[place] > first {
                     break;
                 }
                 span.add(work, self.partition.level[task]);
@@ -68,14 +56,5 @@ impl<'a> Line<'a> {
         }
         blocks.reverse();
         (cost[count], blocks)
-    }
-
-    /// Whether a task delays no task that it streams from in a block that begins at `first`. Stores the task's own
-    /// limit.
-    fn admit(&self, first: usize, place: usize, work: u64, limit: &mut [u64]) -> bool {
-        let before = self.streams.row(place).iter().map(|&before| before as usize).filter(|&before| before >= first);
-        let most = before.map(|before| limit[before]).max();
-        limit[place] = most.unwrap_or(work);
-        work <= limit[place]
     }
 }
