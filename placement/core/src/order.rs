@@ -33,8 +33,8 @@ pub trait Order: Sync {
 pub enum Rule {
     /// The item that became ready first.
     Earliest {
-        /// Seed that shuffles items that became ready at the same time.
-        shuffle: u64,
+        /// Seed that shuffles items that became ready at the same time; without a seed they go by the rule for ties.
+        shuffle: Option<u64>,
     },
     /// The item with the greatest number.
     Greatest(Vec<f64>),

@@ -1,8 +1,8 @@
 //! Evaluation of streaming schedules, and the time to find them.
 //!
-//! * `streaming figures [GRAPHS]`: median speedups and length ratios over seeded random graphs of the paper's four
+//! * `streaming figures [GRAPHS [STEPS]]`: median speedups and length ratios over seeded random graphs of the paper's four
 //!   shapes. They are the medians of figures 10 and 11 of De Matteis et al. 2023. The command also prints the number of
-//!   schedules that were simulated element by element.
+//!   schedules that were simulated element by element: those of at most STEPS units of work (default 2²⁸).
 //! * `streaming file GRAPH.json ELEMENTS`: one graph, in the format of `placement::streaming::parse_canonical`.
 //! * `streaming random GRAPHS`: small random graphs of all kinds. The command counts the schedules whose simulation ends
 //!   later than the schedule says, for whole and for other rates.
@@ -21,17 +21,18 @@ const VARIANTS: [BlockVariant; 3] = [BlockVariant::Lts, BlockVariant::Rlx, Block
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["figures"] => figures(100),
-        ["figures", graphs] => figures(graphs.parse()?),
+        ["figures"] => figures(100, 1 << 28),
+        ["figures", graphs] => figures(graphs.parse()?, 1 << 28),
+        ["figures", graphs, steps] => figures(graphs.parse()?, steps.parse()?),
         ["file", path, elements] => file(path, elements.parse()?),
         ["random", graphs] => random(graphs.parse()?),
         ["large", tasks, elements] => large(tasks.parse()?, elements.parse()?),
-        _ => Err("usage: streaming figures [GRAPHS] | file GRAPH.json ELEMENTS | random GRAPHS | large TASKS ELEMENTS".into()),
+        _ => Err("usage: streaming figures [GRAPHS [STEPS]] | file GRAPH.json ELEMENTS | random GRAPHS | large TASKS ELEMENTS".into()),
     }
 }
 
 /// Prints the medians, one line per shape, number of elements and variant.
-fn figures(graphs: u64) -> Result<(), Box<dyn Error>> {
+fn figures(graphs: u64, steps: u64) -> Result<(), Box<dyn Error>> {
     let shapes = [
         ("chain", Shape::Chain { length: 8 }, [2, 4, 6, 8]),
         ("fft", Shape::FastFourierTransform { points: 32 }, [32, 64, 96, 128]),
@@ -39,7 +40,7 @@ fn figures(graphs: u64) -> Result<(), Box<dyn Error>> {
         ("cholesky", Shape::Cholesky { tiles: 8 }, [32, 64, 96, 128]),
     ];
     println!(
-        "{:<10}{:>9}{:>8}{:>9}{:>8}{:>8}{:>9}{:>10}{:>11}",
+        "{:<10}{:>9} {:>7}{:>9}{:>8}{:>8}{:>9}{:>10}{:>11}",
         "shape", "elements", "variant", "speedup", "list", "SSLR", "blocks", "µs", "simulated"
     );
     for (name, shape, counts) in shapes {
@@ -56,11 +57,12 @@ fn figures(graphs: u64) -> Result<(), Box<dyn Error>> {
                     blocks.push(schedule.blocks().count() as f64);
                     times.push(seconds * 1e6);
                     lists.push(graph.work() as f64 / ListSchedule::new(graph, elements).makespan as f64);
-                    simulated += u32::from(is_proven(graph, &schedule)?);
+                    simulated += u32::from(is_proven(graph, &schedule, steps)?);
                 }
                 let [speedup, list, ratio, blocks, time] = [speedups, lists, ratios, blocks, times].map(median);
                 println!(
-                    "{name:<10}{elements:>9}{variant:>8?}{speedup:>9.3}{list:>8.3}{ratio:>8.3}{blocks:>9}{time:>10.0}{simulated:>11}"
+                    "{name:<10}{elements:>9} {:>7}{speedup:>9.3}{list:>8.3}{ratio:>8.3}{blocks:>9}{time:>10.0}{simulated:>11}",
+                    name_of(variant)
                 );
             }
         }
@@ -68,9 +70,17 @@ fn figures(graphs: u64) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+fn name_of(variant: BlockVariant) -> &'static str {
+    match variant {
+        BlockVariant::Lts => "SB-LTS",
+        BlockVariant::Rlx => "SB-RLX",
+        BlockVariant::Best => "best",
+    }
+}
+
 /// Simulates a schedule element by element: returns whether it ends, or false if its graph has too much work.
-fn is_proven(graph: &CanonicalGraph, schedule: &StreamingSchedule) -> Result<bool, SimulationError> {
-    match BufferSizes::proven(graph, schedule, 1 << 28) {
+fn is_proven(graph: &CanonicalGraph, schedule: &StreamingSchedule, steps: u64) -> Result<bool, SimulationError> {
+    match BufferSizes::proven(graph, schedule, steps) {
         Ok(_) => Ok(true),
         Err(SimulationError::TooLong { .. }) => Ok(false),
         Err(error) => Err(error),
@@ -176,7 +186,8 @@ fn report(graph: &CanonicalGraph, elements: usize) {
         let (makespan, speedup, blocks) = (schedule.makespan(), schedule.speedup(graph), schedule.blocks().count());
         let room = BufferSizes::new(graph, &schedule).total();
         println!(
-            "{variant:?}: makespan {makespan}, speedup {speedup:.3}, {blocks} blocks, {room} elements of room, {:.3} ms",
+            "{}: makespan {makespan}, speedup {speedup:.3}, {blocks} blocks, {room} elements of room, {:.3} ms",
+            name_of(variant),
             seconds * 1e3
         );
     }

@@ -2,7 +2,8 @@
 //!
 //! An interval begins where the last one ended. Its candidates are all ends on all free processors whose period fits.
 //! H7a takes the candidate that goes furthest, H7b the candidate whose period comes closest to the limit. On a tie the
-//! slowest processor is taken.
+//! slowest processor is taken. If one processor can run all stages, the search begins with its period and always has an
+//! answer.
 
 use super::estimate::Estimate;
 use super::greedy::one_each;
@@ -22,12 +23,12 @@ const HALVINGS: usize = 24;
 /// Searches for the least period that intervals can be built for. `O(halvings × intervals × stages × processors)`.
 pub(super) fn h7(estimate: &Estimate<'_>, take: Take, bound: f64) -> Option<Mapping> {
     let stages = estimate.problem.stage_count();
-    let whole = estimate.by_speed.iter().map(|&processor| estimate.period(processor, 0..stages));
-    let mut high = whole.fold(f64::INFINITY, f64::min);
-    if !high.is_finite() {
-        high = (0..stages).map(|stage| slowest(estimate, stage)).sum();
-    }
-    let (mut low, mut best) = (bound, build(estimate, take, high));
+    let whole = estimate.by_speed.iter().map(|&processor| (estimate.period(processor, 0..stages), processor));
+    let one = whole.min_by_key(|&(period, _)| Total(period)).filter(|(period, _)| period.is_finite());
+    let mut high = one.map_or_else(|| (0..stages).map(|stage| slowest(estimate, stage)).sum(), |(period, _)| period);
+    // Slower processors may be taken first and then run out, although one processor alone keeps this period.
+    let alone = || one.map(|(_, processor)| one_each(vec![(0..stages, processor)]));
+    let (mut low, mut best) = (bound, build(estimate, take, high).or_else(alone));
     for _ in 0..HALVINGS {
         let middle = (low + high) / 2.0;
         match build(estimate, take, middle) {

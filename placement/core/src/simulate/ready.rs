@@ -46,7 +46,7 @@ impl Queues {
             return queues.push(placed, item);
         }
         let (rank, tie) = match rule {
-            Rule::Earliest { shuffle } => (-now, shuffled(item, *shuffle)),
+            Rule::Earliest { shuffle } => (-now, shuffle.map_or(0, |seed| shuffled(item, seed))),
             _ => (rule.rank(item), 0),
         };
         self.heaps[placed.device(item).index()].push((Total(rank), Reverse(tie), Reverse(item)));
