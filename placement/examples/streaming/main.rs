@@ -6,6 +6,9 @@
 //! * `streaming file GRAPH.json ELEMENTS`: one graph, in the format of `placement::streaming::parse_canonical`.
 //! * `streaming random GRAPHS`: small random graphs of all kinds. The command counts the schedules whose simulation ends
 //!   later than the schedule says, for whole and for other rates.
+//! * `streaming csdf [GRAPHS]`: the makespan on as many elements as tasks over that of self-timed execution with unbounded
+//!   channels. For an acyclic graph, that is the makespan of the best schedule of its cyclo-static dataflow graph (CSDFG)
+//!   with one iteration at a time, which figure 12 of the paper compares with.
 //! * `streaming large TASKS ELEMENTS`: a layered graph of `TASKS` tasks with memory between its layers, with its time.
 
 use anabranch_placement::generate::{Random, RandomVolumes, Shape};
@@ -18,6 +21,17 @@ use std::time::Instant;
 
 const VARIANTS: [BlockVariant; 3] = [BlockVariant::Lts, BlockVariant::Rlx, BlockVariant::Best];
 
+/// The paper's shapes, with their numbers of processing elements.
+const SHAPES: [(&str, Shape, [usize; 4]); 4] = [
+    ("chain", Shape::Chain { length: 8 }, [2, 4, 6, 8]),
+    ("fft", Shape::FastFourierTransform { points: 32 }, [32, 64, 96, 128]),
+    ("gaussian", Shape::GaussianElimination { order: 16 }, [32, 64, 96, 128]),
+    ("cholesky", Shape::Cholesky { tiles: 8 }, [32, 64, 96, 128]),
+];
+
+/// Most units of work of a graph that is simulated with unbounded channels.
+const MOST_WORK: u64 = 1_000_000;
+
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
@@ -25,25 +39,21 @@ fn main() -> Result<(), Box<dyn Error>> {
         ["figures", graphs] => figures(graphs.parse()?, 1 << 28),
         ["figures", graphs, steps] => figures(graphs.parse()?, steps.parse()?),
         ["file", path, elements] => file(path, elements.parse()?),
+        ["csdf"] => csdf(100),
+        ["csdf", graphs] => csdf(graphs.parse()?),
         ["random", graphs] => random(graphs.parse()?),
         ["large", tasks, elements] => large(tasks.parse()?, elements.parse()?),
-        _ => Err("usage: streaming figures [GRAPHS [STEPS]] | file GRAPH.json ELEMENTS | random GRAPHS | large TASKS ELEMENTS".into()),
+        _ => Err("usage: streaming figures [GRAPHS [STEPS]] | file GRAPH.json ELEMENTS | random GRAPHS | csdf [GRAPHS] | large TASKS ELEMENTS".into()),
     }
 }
 
 /// Prints the medians, one line per shape, number of elements and variant.
 fn figures(graphs: u64, steps: u64) -> Result<(), Box<dyn Error>> {
-    let shapes = [
-        ("chain", Shape::Chain { length: 8 }, [2, 4, 6, 8]),
-        ("fft", Shape::FastFourierTransform { points: 32 }, [32, 64, 96, 128]),
-        ("gaussian", Shape::GaussianElimination { order: 16 }, [32, 64, 96, 128]),
-        ("cholesky", Shape::Cholesky { tiles: 8 }, [32, 64, 96, 128]),
-    ];
     println!(
         "{:<10}{:>9} {:>7}{:>9}{:>8}{:>8}{:>9}{:>10}{:>11}",
         "shape", "elements", "variant", "speedup", "list", "SSLR", "blocks", "µs", "simulated"
     );
-    for (name, shape, counts) in shapes {
+    for (name, shape, counts) in SHAPES {
         let graphs: Vec<CanonicalGraph> =
             (0..graphs).map(|seed| RandomVolumes { shape, volume: 2048 }.generate(seed)).collect::<Result<_, _>>()?;
         for elements in counts {
@@ -90,6 +100,33 @@ fn is_proven(graph: &CanonicalGraph, schedule: &StreamingSchedule, steps: u64) -
 fn file(path: &str, elements: usize) -> Result<(), Box<dyn Error>> {
     let graph = parse_canonical(&std::fs::read(path)?)?;
     report(&graph, elements);
+    Ok(())
+}
+
+/// Prints the ratio of the scheduled makespan to that of self-timed execution, and the time of both.
+fn csdf(graphs: u64) -> Result<(), Box<dyn Error>> {
+    println!("{:<10}{:>8}{:>9}{:>9}{:>9}{:>14}{:>14}", "shape", "graphs", "least", "median", "most", "schedule, µs", "execution, µs");
+    for (name, shape, _) in SHAPES {
+        let [mut ratios, mut times, mut executions] = [const { Vec::new() }; 3];
+        for seed in 0..graphs {
+            let graph = RandomVolumes { shape, volume: 2048 }.generate(seed)?;
+            if graph.work() > MOST_WORK {
+                continue;
+            }
+            let (schedule, seconds) = timed(&graph, graph.node_count(), BlockVariant::Rlx);
+            let sizes = BufferSizes::uniform(&graph, &schedule, u64::MAX);
+            let start = Instant::now();
+            let executed = simulate_streaming(&graph, &schedule, &sizes, MOST_WORK)?;
+            executions.push(start.elapsed().as_secs_f64() * 1e6);
+            times.push(seconds * 1e6);
+            ratios.push(schedule.makespan() as f64 / executed.makespan as f64);
+        }
+        let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = ratios.iter().copied().fold(0.0, f64::max);
+        let count = ratios.len();
+        let [ratio, time, execution] = [ratios, times, executions].map(median);
+        println!("{name:<10}{count:>8}{least:>9.3}{ratio:>9.3}{most:>9.3}{time:>14.0}{execution:>14.0}");
+    }
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use super::mapping::{Mapping, Sharing};
 use super::problem::Problem;
 use super::splitting::Prefer;
 use super::weights::Weights;
-use super::{greedy, longest, one_to_one, splitting};
+use super::{equal, greedy, longest, one_to_one, splitting};
 
 /// Names of the paper's heuristics, with descriptions.
 pub const HEURISTICS: [(&str, &str); 12] = [
@@ -27,7 +27,8 @@ pub const HEURISTICS: [(&str, &str); 12] = [
     ("h7b", "binary search, closest periods (BSC)"),
 ];
 
-/// Returns the valid mappings of the heuristics, with their performance.
+/// Returns the valid mappings of the heuristics, with their performance. If all stages are equal and nothing takes
+/// time to transfer, the [dynamic programme](super::equal) follows under the name `equal`.
 ///
 /// Heuristics without limits minimise the period. `seed` is the seed of the random heuristics.
 pub fn heuristics(problem: &Problem, goal: Goal, seed: u64) -> Vec<(&'static str, Mapping, Performance)> {
@@ -40,7 +41,8 @@ pub(super) fn given(problem: &Problem, goal: Goal, seed: u64) -> Vec<(&'static s
     let estimate = Estimate::new(problem);
     let bound = Weights::new(problem).bound();
     let found = |&(name, _): &(&'static str, _)| Some((name, heuristic(name, &estimate, goal, bound, seed)?));
-    HEURISTICS.iter().filter_map(found).collect()
+    let equal = equal::mapping(problem, goal).map(|mapping| ("equal", mapping));
+    HEURISTICS.iter().filter_map(found).chain(equal).collect()
 }
 
 fn heuristic(name: &str, estimate: &Estimate<'_>, goal: Goal, bound: f64, seed: u64) -> Option<Mapping> {

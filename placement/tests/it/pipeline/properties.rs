@@ -171,6 +171,14 @@ fn the_recurrence_for_equal_stages_is_optimal() {
         if let (Some(best), Some(found)) = (best, found) {
             assert!(near(best, found), "{stages} on {speeds:?} within {period}: {best} {found}");
         }
+        let latency = f64::from(random.int_in_range(1..=60u8)?);
+        for goal in [Goal::Period, Goal::Latency, Goal::LatencyWithin { period }, Goal::PeriodWithin { latency }] {
+            let best = reference::best(&all, goal).map(|best| goal.key(best).0);
+            let equal = heuristics(&problem, goal, 0).into_iter().find(|(name, ..)| *name == "equal");
+            let found = equal.map(|(_, _, performance)| goal.key(performance).0);
+            let same = best.zip(found).is_some_and(|(best, found)| near(best, found));
+            assert!(same || best.is_none() && found.is_none(), "{speeds:?} {goal:?}: {best:?} {found:?}");
+        }
         Ok(())
     })
     .budget_ms(700);
