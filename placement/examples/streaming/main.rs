@@ -1,14 +1,14 @@
 //! Evaluation of streaming schedules, and the time to find them.
 //!
-//! * `streaming figures [GRAPHS [STEPS]]`: median speedups and length ratios over seeded random graphs of the paper's four
-//!   shapes. They are the medians of figures 10 and 11 of De Matteis et al. 2023. The command also prints the number of
-//!   schedules that were simulated element by element: those of at most STEPS units of work (default 2²⁸).
+//! * `streaming figures [GRAPHS [STEPS]]`: median speedups and length ratios over seeded random graphs of the paper's
+//!   four shapes. They are the medians of figures 10 and 11 of De Matteis et al. 2023. The command also prints the
+//!   number of schedules that were simulated element by element: those of at most STEPS units of work (default 2²⁸).
 //! * `streaming file GRAPH.json ELEMENTS`: one graph, in the format of `placement::streaming::parse_canonical`.
-//! * `streaming random GRAPHS`: small random graphs of all kinds. The command counts the schedules whose simulation ends
-//!   later than the schedule says, for whole and for other rates.
-//! * `streaming csdf [GRAPHS]`: the makespan on as many elements as tasks over that of self-timed execution with unbounded
-//!   channels. For an acyclic graph, that is the makespan of the best schedule of its cyclo-static dataflow graph (CSDFG)
-//!   with one iteration at a time, which figure 12 of the paper compares with.
+//! * `streaming random GRAPHS`: small random graphs of all kinds. The command counts the schedules whose simulation
+//!   ends later than the schedule says, for whole and for other rates.
+//! * `streaming csdf [GRAPHS]`: the makespan on as many elements as tasks over that of self-timed execution with
+//!   unbounded channels. For an acyclic graph and one iteration at a time, no schedule of its cyclo-static dataflow
+//!   graph (CSDFG) is shorter. Figure 12 of the paper compares with it.
 //! * `streaming large TASKS ELEMENTS`: a layered graph of `TASKS` tasks with memory between its layers, with its time.
 
 use anabranch_placement::generate::{Random, RandomVolumes, Shape};
@@ -105,7 +105,10 @@ fn file(path: &str, elements: usize) -> Result<(), Box<dyn Error>> {
 
 /// Prints the ratio of the scheduled makespan to that of self-timed execution, and the time of both.
 fn csdf(graphs: u64) -> Result<(), Box<dyn Error>> {
-    println!("{:<10}{:>8}{:>9}{:>9}{:>9}{:>14}{:>14}", "shape", "graphs", "least", "median", "most", "schedule, µs", "execution, µs");
+    println!(
+        "{:<10}{:>8}{:>9}{:>9}{:>9}{:>14}{:>14}",
+        "shape", "graphs", "least", "median", "most", "schedule, µs", "execution, µs"
+    );
     for (name, shape, _) in SHAPES {
         let [mut ratios, mut times, mut executions] = [const { Vec::new() }; 3];
         for seed in 0..graphs {

@@ -46,9 +46,8 @@ pub(super) fn mapping(problem: &Problem, goal: Goal) -> Option<Mapping> {
     order.sort_by(|&one, &other| times[other].total_cmp(&times[one]));
     let times: Vec<f64> = order.iter().map(|&processor| times[processor]).collect();
     let limits = goal.limits();
-    let found = |period: f64| {
-        Programme::best(stages, &times, period).filter(|found| within(found.latency(), limits.latency))
-    };
+    let found =
+        |period: f64| Programme::best(stages, &times, period).filter(|found| within(found.latency(), limits.latency));
     let best = match goal {
         Goal::Latency | Goal::LatencyWithin { .. } => found(limits.period)?,
         Goal::Period | Goal::PeriodWithin { .. } => {
@@ -78,7 +77,8 @@ fn equal_times(problem: &Problem) -> Option<Vec<f64>> {
 /// Returns all periods that an interval can have, in increasing order.
 fn periods(stages: usize, times: &[f64]) -> Vec<f64> {
     let counts = 1..=times.len();
-    let of = |&time: &f64| counts.clone().flat_map(move |count| (1..=stages).map(move |m| m as f64 * time / count as f64));
+    let of =
+        |&time: &f64| counts.clone().flat_map(move |count| (1..=stages).map(move |m| m as f64 * time / count as f64));
     let mut periods: Vec<f64> = times.iter().flat_map(of).collect();
     periods.sort_by(f64::total_cmp);
     periods.dedup();

@@ -48,7 +48,7 @@ const FACTS: [[&str; 4]; 18] = [
         "auto",
         "all others, then late acceptance",
         "up to a minute",
-        "a plan that is run often: never worse than any other",
+        "a plan that is run often: under PCT never worse than any other",
     ],
 ];
 

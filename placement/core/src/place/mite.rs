@@ -8,8 +8,8 @@
 //! Choices that the text leaves open: groups go by decreasing mean upward rank of their members, the most urgent first.
 //! Single tasks go in topological order, so that most of a task's producers have been placed. Nine orders of the groups
 //! were tried with eight orders of single tasks on the thesis' three graphs, and this one was chosen there. On 21 other
-//! problems one of three other orders was better in 13 cases, by at most 3 % (`bench/PLACEMENT.md`). If memory has no limit or does not count, its factor is constant and the other
-//! three decide.
+//! problems one of three other orders was better in 13 cases, by at most 3 % (`bench/PLACEMENT.md`). If memory has no
+//! limit or does not count, its factor is constant and the other three decide.
 //!
 //! Time: `O(V log V + V × devices + E × devices)`.
 

@@ -18,6 +18,9 @@
 //! of them take turns. Within rules 2 and 4 workers take turns as well. By default all CPU devices form one machine,
 //! because they share memory, and every other device is a machine of its own.
 //!
+//! By these rules a wavefront with one source never leaves the source's machine if that has two workers or more: a
+//! worker of the machine is always open.
+//!
 //! Time: `O(V × devices + E)`.
 
 use super::assignment::Assignment;

@@ -58,8 +58,8 @@ impl BufferSizes {
     ///
     /// Equation 5 uses mean intervals. If rates are whole numbers, its sizes prevent deadlocks; otherwise more elements
     /// may arrive at once. If the simulation ends later than the schedule, all streaming edges get at least the size of
-    /// equation 5, and then up to eight times that: without a cycle, a full channel deadlocks nothing, but it delays its writer
-    /// and so the writer's other readers.
+    /// equation 5, and then up to eight times that: without a cycle, a full channel deadlocks nothing, but it delays
+    /// its writer and so the writer's other readers.
     ///
     /// Complexity: one simulation, and at most one more for each doubling.
     ///

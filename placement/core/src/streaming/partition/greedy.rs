@@ -8,8 +8,8 @@
 //! 3. the task that produces least (SB-RLX only).
 //!
 //! Ties go to the lowest level, then to the node that was added first. If no candidate remains or the block is full,
-//! the next block begins. The comparison is strict: under SB-LTS an element-wise task never joins the task that it reads
-//! from, if that is a source. Memory needs no processing element and passes dependencies on at once.
+//! the next block begins. The comparison is strict: under SB-LTS an element-wise task never joins the task that it
+//! reads from, if that is a source. Memory needs no processing element and passes dependencies on at once.
 //!
 //! The paper's published code has another rule. It compares the work `max(I, O)` with the first source only, and equal
 //! work may join. Sources come first, in the order of the graph, and then the most work.
@@ -100,7 +100,8 @@ impl<'a> Greedy<'a> {
     /// Makes all ready tasks sources. If the block before was not full, the code begins with the most work.
     fn begin_block(&mut self, early: bool) {
         self.present.drain(..).for_each(|node| self.limit[node.index()] = None);
-        let mut tasks: Vec<NodeId> = self.fitting.drain().chain(self.exceeding.drain()).map(|entry| entry.0.2).collect();
+        let mut tasks: Vec<NodeId> =
+            self.fitting.drain().chain(self.exceeding.drain()).map(|entry| entry.0.2).collect();
         if early && self.rule == Rule::Published {
             tasks.sort_by_key(|&task| (Reverse(self.volume(task)), task));
             if let Some(&first) = tasks.first() {
