@@ -79,7 +79,7 @@ pub mod pipeline;
 #[cfg(test)]
 use anabranch_placement_core::sample;
 pub use anabranch_placement_core::{
-    bound, check, cost, evaluate, exact, graph, order, place, platform, problem, quoted, rank, rules, schedule,
-    simulate, streaming, transfer,
+    bound, check, cost, evaluate, exact, graph, network, order, place, platform, problem, quoted, rank, rules,
+    schedule, simulate, streaming, transfer,
 };
 use anabranch_placement_core::{loaded, random, total, union_find};

@@ -15,6 +15,7 @@ pub mod exact;
 pub mod graph;
 mod ids;
 pub mod loaded;
+pub mod network;
 pub mod order;
 pub mod place;
 pub mod platform;

@@ -39,11 +39,15 @@ pub struct Facts {
     pub figures: BTreeMap<String, f64>,
     /// The numbers by which the file calls the tasks, by [`TaskId`]; empty if it gives them none.
     pub task_ids: Vec<u64>,
+    /// Uncertainty of each task's time on each device, if the file has them: a factor `u ≥ 1`, so that the time lies
+    /// from `time / u` to `time · u` in nine cases of ten. A pair without a factor is unknown.
+    pub uncertainties: Option<TimeTable>,
 }
 
 impl Default for Facts {
     fn default() -> Self {
-        Facts { time_unit: None, bytes_a_unit: 1.0, figures: BTreeMap::new(), task_ids: Vec::new() }
+        let (figures, task_ids) = (BTreeMap::new(), Vec::new());
+        Facts { time_unit: None, bytes_a_unit: 1.0, figures, task_ids, uncertainties: None }
     }
 }
 

@@ -1,8 +1,10 @@
 //! Machine that a graph is placed on: devices with a kind, a memory and a speed, and a link between any two of them.
 
 use crate::ids::id;
+use crate::network::Network;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::sync::Arc;
 
 /// Position of a device in its platform, from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -168,6 +170,15 @@ pub enum PlatformError {
     /// A rate that is zero, negative or not a number.
     #[error("the link from {from:?} to {to:?} has rate {rate}; a rate is greater than zero")]
     Rate { from: String, to: String, rate: f64 },
+    /// Two links of a network have one name.
+    #[error("two links have the name {0:?}; give each link a name of its own")]
+    SameLink(String),
+    /// A route that is empty, or has a link twice or one that does not exist.
+    #[error("the route from {from:?} to {to:?} must have at least one link, each known and only once")]
+    Route { from: String, to: String },
+    /// A network of another number of devices.
+    #[error("the network connects {network} devices, but there are {devices}")]
+    NetworkSize { network: usize, devices: usize },
     /// More devices than an id can number.
     #[error("{0} devices are too many; use at most 65536")]
     TooMany(usize),
@@ -192,6 +203,8 @@ pub struct Platform {
     devices: Vec<Device>,
     latency: Vec<f64>,
     rate: Vec<f64>,
+    /// Links that routes share, if the platform has them; shared, because platforms are cloned.
+    network: Option<Arc<Network>>,
 }
 
 impl Platform {
@@ -226,7 +239,7 @@ impl Platform {
                 rate[from * count + to] = bytes_a_second;
             }
         }
-        Ok(Platform { devices, latency, rate })
+        Ok(Platform { devices, latency, rate, network: None })
     }
 
     /// Builds a platform whose links are all identical.
@@ -235,6 +248,16 @@ impl Platform {
     /// As [`Platform::new`].
     pub fn uniform(devices: Vec<Device>, latency: f64, rate: f64) -> Result<Self, PlatformError> {
         Self::new(devices, |_, _| (latency, rate))
+    }
+
+    /// Sets the network, whose times without contention the links have already.
+    pub(crate) fn with_network(self, network: Network) -> Self {
+        Platform { network: Some(Arc::new(network)), ..self }
+    }
+
+    /// Returns the network that connects the devices, if routes share links.
+    pub fn network(&self) -> Option<&Network> {
+        self.network.as_deref()
     }
 
     /// Returns the number of devices.

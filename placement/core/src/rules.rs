@@ -31,7 +31,8 @@ pub enum LinkContention {
     #[default]
     None,
     /// One transfer at a time per direction, in the order in which transfers become ready, then by priority, then by
-    /// datum. A link is free again when a transfer has arrived, or earlier by the time in [`Delays`].
+    /// datum. A link is free again when a transfer has arrived, or earlier by the time in [`Delays`]. If the platform
+    /// has a [`Network`](crate::network::Network), its links carry one transfer at a time instead.
     Serial,
     /// As [`Self::Serial`], but without contention between CPU devices, which read each other's memory.
     SerialCopies,

@@ -9,6 +9,7 @@
 mod engine;
 mod links;
 mod ready;
+mod routes;
 mod running;
 mod successors;
 

@@ -52,7 +52,9 @@
 //! | `devices[].speed` | operations per time unit | 1 |
 //! | `latency[from][to]` | time before the first byte moves; the diagonal is ignored | 0 |
 //! | `rate[from][to]` | bytes per time unit; `null` means no limit; the diagonal is ignored | no limit |
+//! | `network` | `links`, each with `name`, `latency` and `rate`, and `routes[from][to]`, lists of names of links: see [`network`](crate::network) | `latency` and `rate` |
 //! | `times[task][device]` | time of a task on a device; `null` if it cannot run there | operations over speed |
+//! | `uncertainties[task][device]` | factor `u ≥ 1`: the time lies from `time / u` to `time · u` in nine cases of ten | unknown |
 //! | `only_on` | object: for a task's position, the devices that may run it | all that `allowed` and `times` admit |
 //! | `memory_rule` | `resident`, `size_estimate` or `ignore`: see [`MemoryRule`](crate::problem::MemoryRule) | `resident` |
 //! | `bytes_a_unit` | bytes per unit of size in the file that this was converted from | 1 |
@@ -63,6 +65,7 @@
 //! written if this version cannot express the content.
 
 mod document;
+mod network;
 mod write;
 
 pub use write::{write_graph, write_platform, write_problem};
@@ -94,7 +97,7 @@ pub fn parse(name: &str, bytes: &[u8]) -> Result<Loaded, Refusal> {
     let name = document.name.take().unwrap_or_else(|| name.into());
     let graph = document.graph.take().map(read_graph).transpose()?;
     let platform = document.platform.take().map(read_platform).transpose()?;
-    if platform.is_none() && document.times.is_some() {
+    if platform.is_none() && (document.times.is_some() || document.uncertainties.is_some()) {
         return Err(Refusal::Missing { place: "the document with times".into(), what: "platform that they are for" });
     }
     if let Some(graph) = &graph {
@@ -127,7 +130,8 @@ fn read_problem(
     document: Document,
 ) -> Result<LoadedProblem, Refusal> {
     check_cells([(graph.task_count(), platform.device_count())].into_iter())?;
-    let Document { times, only_on, memory_rule, bytes_a_unit, time_unit, figures, task_ids, .. } = document;
+    let Document { times, uncertainties, only_on, memory_rule, bytes_a_unit, time_unit, figures, task_ids, .. } =
+        document;
     let costs = match &times {
         Some(rows) => Costs::Times(read_times(rows, &graph, &platform)?),
         None => Costs::OperationsOverSpeed,
@@ -143,13 +147,24 @@ fn read_problem(
         let expected = "finite and greater than 0";
         return Err(Refusal::Number { place: "bytes_a_unit".into(), value: bytes_a_unit, expected });
     }
-    let facts = Facts { time_unit, bytes_a_unit, figures, task_ids };
+    let uncertainties = uncertainties.map(|rows| read_uncertainties(&rows, &graph, &platform)).transpose()?;
+    let facts = Facts { time_unit, bytes_a_unit, figures, task_ids, uncertainties };
     Ok(LoadedProblem { name, graph, platform, costs, only_on, memory_rule, facts })
 }
 
 fn read_times(rows: &[Vec<Option<f64>>], graph: &TaskGraph, platform: &Platform) -> Result<TimeTable, Refusal> {
     let (tasks, devices) = (graph.task_count(), platform.device_count());
     check_rows("times", rows, tasks, devices)?;
+    Ok(TimeTable::from_fn(tasks, devices, |task, device| rows[task.index()][device.index()])?)
+}
+
+fn read_uncertainties(rows: &[Vec<Option<f64>>], graph: &TaskGraph, platform: &Platform) -> Result<TimeTable, Refusal> {
+    let (tasks, devices) = (graph.task_count(), platform.device_count());
+    check_rows("uncertainties", rows, tasks, devices)?;
+    if let Some(&value) = rows.iter().flatten().flatten().find(|factor| !(1.0..=f64::MAX).contains(*factor)) {
+        let (place, expected) = ("uncertainties".into(), "finite and at least 1");
+        return Err(Refusal::Number { place, value, expected });
+    }
     Ok(TimeTable::from_fn(tasks, devices, |task, device| rows[task.index()][device.index()])?)
 }
 
@@ -183,6 +198,13 @@ fn read_graph(part: GraphPart) -> Result<TaskGraph, Refusal> {
 }
 
 fn read_platform(part: PlatformPart) -> Result<Platform, Refusal> {
+    if let Some(network) = part.network {
+        if part.latency.is_some() || part.rate.is_some() {
+            let (place, name) = ("platform.network".into(), "latency or rate".into());
+            return Err(Refusal::Twice { place, what: "definition of", name });
+        }
+        return network::read(part.devices, network);
+    }
     let count = part.devices.len();
     for (place, matrix) in [("platform.latency", &part.latency), ("platform.rate", &part.rate)] {
         if let Some(rows) = matrix {
@@ -256,6 +278,8 @@ mod tests {
             ("[[null, 1e10], [1e10, null]]", "[[null, 0], [1e10, null]]", "rate 0"),
             ("[[0.0, null], [5e-3, 2e-4]]", "[[0.0, null]]", "times has 1 entries"),
             ("[5e-3, 2e-4]]", "[5e-3, -1]]", "task 1 has the time -1"),
+            ("\"memory_rule\"", "\"uncertainties\": [[1, 0.5], [null, 2]], \"memory_rule\"", "uncertainties is 0.5"),
+            ("\"memory_rule\"", "\"uncertainties\": [[1, 1]], \"memory_rule\"", "uncertainties has 1 entries"),
             ("\"resident\"", "\"none\"", "unknown variant `none`"),
             ("\"bytes_a_unit\": 1.0", "\"bytes_a_unit\": 0", "bytes_a_unit is 0"),
             ("[\"cpu\", \"gpu\"]", "[]", "allows no kind"),

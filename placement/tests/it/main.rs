@@ -9,6 +9,7 @@ mod formats;
 mod instances;
 mod list_schedulers_golden;
 mod logical;
+mod network;
 mod optimum;
 mod pipeline;
 mod properties;

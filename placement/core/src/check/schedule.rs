@@ -186,13 +186,26 @@ impl Checker<'_> {
             return;
         }
         let mut links: BTreeMap<_, Vec<(f64, f64, DatumId)>> = BTreeMap::new();
+        let mut shared: BTreeMap<u32, Vec<(f64, f64, DatumId)>> = BTreeMap::new();
         for transfer in &self.schedule.transfers {
             if self.problem.rules().contention == LinkContention::SerialCopies && self.is_read_in_place(transfer) {
                 continue;
             }
-            let link = links.entry((transfer.from, transfer.to)).or_default();
             let left = transfer.end - self.problem.rules().delays.time(transfer.from, transfer.to);
-            link.push((transfer.start, left.max(transfer.start), transfer.datum));
+            let span = (transfer.start, left.max(transfer.start), transfer.datum);
+            match self.problem.platform().network() {
+                None => links.entry((transfer.from, transfer.to)).or_default().push(span),
+                Some(network) => {
+                    let route = network.route(transfer.from, transfer.to).iter();
+                    route.for_each(|link| shared.entry(*link).or_default().push(span));
+                }
+            }
+        }
+        for (link, mut spans) in shared {
+            let network = self.problem.platform().network();
+            let name = network.map_or(String::new(), |network| network.links()[link as usize].name.clone());
+            let overlap = |(first, second)| Violation::NetworkLink { link: name.clone(), first, second };
+            self.violations.extend(overlaps(&mut spans, self.slack).into_iter().map(overlap));
         }
         for ((from, to), mut spans) in links {
             let overlap = |(first, second)| Violation::SharedLink { from, to, first, second };

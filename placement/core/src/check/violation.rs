@@ -62,6 +62,9 @@ pub enum Violation {
     /// Two transfers share a link that carries one at a time.
     #[error("the transfers of {first} and {second} from {from} to {to} overlap")]
     SharedLink { from: DeviceId, to: DeviceId, first: DatumId, second: DatumId },
+    /// Two transfers use a link of a network that carries one at a time.
+    #[error("the transfers of {first} and {second} overlap on the link {link:?}")]
+    NetworkLink { link: String, first: DatumId, second: DatumId },
     /// The order is not a permutation of the tasks, or contradicts start times or the graph.
     #[error("{task} is out of place: the order must list every task once, by start time and after its predecessors")]
     Order {

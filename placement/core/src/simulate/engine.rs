@@ -2,9 +2,11 @@
 
 use super::links::{Links, Pair};
 use super::ready::Queues;
+use super::routes::Routes;
 use super::running::Running;
 use crate::device_sets::DeviceSets;
 use crate::graph::{DatumId, TaskId};
+use crate::network::Network;
 use crate::order::{PlacedGraph, Rule};
 use crate::platform::{DeviceId, DeviceKind};
 use crate::rules::{LinkContention, Slowdowns};
@@ -69,6 +71,8 @@ pub(crate) struct Engine {
     /// For each task, the arrival of its latest announced input.
     arrival: Vec<f64>,
     links: Links,
+    /// Used instead of `links` if the platform has a network.
+    routes: Routes,
     /// Whether the limit can no longer be met.
     late: bool,
     start: Vec<f64>,
@@ -108,7 +112,7 @@ impl Engine {
         self.events.clear();
         self.sequence.clear();
         self.ready.reset(scene.placed, scene.rule);
-        self.links = Links::default();
+        (self.links, self.routes) = (Links::default(), Routes::default());
         (self.awake, self.visited) = (DeviceSets::empty(1, devices), DeviceSets::empty(1, devices));
         self.running.reset(devices);
         refill(&mut self.arrival, graph.task_count(), 0.0);
@@ -128,7 +132,10 @@ impl Engine {
             self.events.pop();
             match what {
                 Happening::Ready(task) => self.make_ready(scene, scene.placed.item(task)),
-                Happening::Freed(send) => self.links.free(pair(scene, send)),
+                Happening::Freed(send) => match network(scene) {
+                    Some(network) => self.routes.free(network, pair(scene, send)),
+                    None => self.links.free(pair(scene, send)),
+                },
                 Happening::Arrived(send) => self.arrive(scene, send),
                 Happening::Done(item) => {
                     let device = scene.placed.device(item);
@@ -148,7 +155,7 @@ impl Engine {
     /// item.
     fn do_instant_items(&mut self, scene: &Scene<'_>) {
         loop {
-            while let Some(send) = self.links.next() {
+            while let Some(send) = self.next_transfer(scene) {
                 self.start_transfer(scene, send);
             }
             let mut any = self.apply_events(scene);
@@ -164,6 +171,14 @@ impl Engine {
             if !any {
                 return;
             }
+        }
+    }
+
+    /// Returns the next transfer that can start; occupies its links.
+    fn next_transfer(&mut self, scene: &Scene<'_>) -> Option<usize> {
+        match network(scene) {
+            Some(network) => self.routes.next(network),
+            None => self.links.next(),
         }
     }
 
@@ -236,7 +251,11 @@ impl Engine {
 
     fn release_transfer(&mut self, scene: &Scene<'_>, send: usize) {
         if is_serial(scene, send) {
-            self.links.wait(pair(scene, send), send, scene.rule.rank(send), self.now);
+            let (pair, rank) = (pair(scene, send), scene.rule.rank(send));
+            match network(scene) {
+                Some(_) => self.routes.wait(pair, send, rank, self.now),
+                None => self.links.wait(pair, send, rank, self.now),
+            }
         } else {
             self.start_transfer(scene, send);
         }
@@ -359,6 +378,10 @@ fn is_serial(scene: &Scene<'_>, send: usize) -> bool {
             !(cpu(from) && cpu(to))
         }
     }
+}
+
+fn network<'r>(scene: &Scene<'r>) -> Option<&'r Network> {
+    scene.placed.problem().platform().network()
 }
 
 fn pair(scene: &Scene<'_>, send: usize) -> Pair {

@@ -31,6 +31,9 @@ pub(super) struct Document {
     /// `times[task][device]`: time of a task on a device, or null if it cannot run there (default: operations over
     /// speed).
     pub(super) times: Option<Matrix>,
+    /// `uncertainties[task][device]`: a factor of at least 1, so that the task's time lies from `time / factor` to
+    /// `time · factor` in nine cases of ten; null if it is unknown (default: unknown).
+    pub(super) uncertainties: Option<Matrix>,
     /// By the position of a task, the devices that may run it (default: all that `allowed` and `times` admit).
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "BTreeMap<TaskId, Vec<DeviceId>>"))]
@@ -81,8 +84,34 @@ pub(super) struct DatumPart {
 pub(super) struct PlatformPart {
     /// The devices. Other members name a device by its position in this list, from 0.
     pub(super) devices: Vec<Device>,
+    /// Links that transfers share, instead of `latency` and `rate` (default: each pair has a link of its own).
+    pub(super) network: Option<NetworkPart>,
     /// `latency[from][to]`: time before the first byte moves (default: 0). The diagonal is ignored.
     pub(super) latency: Option<Matrix>,
     /// `rate[from][to]`: bytes per time unit, or null for no limit (default: no limit). The diagonal is ignored.
     pub(super) rate: Option<Matrix>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub(super) struct NetworkPart {
+    /// The links, by name. Under contention, a link carries one transfer at a time.
+    pub(super) links: Vec<LinkPart>,
+    /// `routes[from][to]`: names of the links that a transfer uses. The diagonal is ignored.
+    pub(super) routes: Vec<Vec<Vec<String>>>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub(super) struct LinkPart {
+    /// Name of the link.
+    pub(super) name: String,
+    /// Time before the first byte moves (default: 0).
+    #[serde(default)]
+    pub(super) latency: f64,
+    /// Bytes per time unit, or null for no limit (default: no limit).
+    #[serde(default)]
+    pub(super) rate: Option<f64>,
 }

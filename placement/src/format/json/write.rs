@@ -1,7 +1,7 @@
 //! Writing of documents, with one task, datum, device or row per line.
 
 use super::document::DatumPart;
-use super::{FORMAT, VERSION};
+use super::{FORMAT, VERSION, network};
 use crate::cost::CostModel;
 use crate::format::{Costs, LoadedGraph, LoadedProblem, WriteError};
 use crate::graph::TaskGraph;
@@ -25,6 +25,12 @@ pub fn write_problem(problem: &LoadedProblem, target: impl Write) -> Result<(), 
     writer.platform(&problem.platform)?;
     if let Costs::Times(_) = &problem.costs {
         writer.times(problem)?;
+    }
+    if let Some(table) = &problem.facts.uncertainties {
+        writer.next()?;
+        let devices = || problem.platform.device_ids();
+        let row = |task| devices().map(move |device| table.time(task, device)).collect::<Vec<_>>();
+        writer.list("uncertainties", problem.graph.task_ids().map(row))?;
     }
     if !problem.only_on.is_empty() {
         writer.member("only_on", &problem.only_on)?;
@@ -112,6 +118,10 @@ impl<W: Write> Writer<W> {
         write!(self.target, ",\n\"platform\": {{\n")?;
         self.list("devices", platform.devices().iter())?;
         let ids = || platform.device_ids();
+        if let Some(network) = platform.network() {
+            self.member("network", &network::part(platform, network))?;
+            return Ok(self.target.write_all(b"\n}")?);
+        }
         self.next()?;
         let latency = |from: DeviceId| ids().map(move |to| platform.latency(from, to)).collect::<Vec<_>>();
         self.list("latency", ids().map(latency))?;
@@ -147,7 +157,7 @@ impl<W: Write> Writer<W> {
 mod tests {
     use super::*;
     use crate::format::{Loaded, TimeTable, json, parse};
-    use crate::graph::{GraphBuilder, Task};
+    use crate::graph::{GraphBuilder, Task, TaskId};
     use crate::platform::{Device, DeviceKind};
     use crate::problem::MemoryRule;
 
@@ -171,6 +181,8 @@ mod tests {
         );
         problem.facts.figures.insert("of \"it\"".into(), 1.0 / 3.0);
         problem.facts.bytes_a_unit = 1e9;
+        let uncertainty = |task: TaskId, device: DeviceId| (task.0 > 0).then_some(1.0 + f64::from(device.0) / 3.0);
+        problem.facts.uncertainties = Some(TimeTable::from_fn(3, 2, uncertainty).unwrap());
         problem
     }
 

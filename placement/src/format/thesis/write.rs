@@ -77,9 +77,12 @@ fn constraint(allowed: DeviceKinds) -> Option<&'static str> {
 /// Writes a platform; devices are numbered from 0 and lose their names.
 ///
 /// # Errors
-/// Returns an error if the target fails, for a device without a memory limit or of kind `other`, for a latency, or for
-/// a link whose directions differ.
+/// Returns an error if the target fails, and for a device without a memory limit or of kind `other`. Also returns an
+/// error for a latency, for a link whose directions differ, and for a network.
 pub fn write_platform(platform: &Platform, target: impl Write) -> Result<(), WriteError> {
+    if platform.network().is_some() {
+        return Err(no_place("links that transfers share".into()));
+    }
     let mut writer = csv::Writer::from_writer(target);
     writer.write_record(PLATFORM_HEADING)?;
     for id in platform.device_ids() {
