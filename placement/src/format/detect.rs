@@ -25,6 +25,8 @@ pub enum Format {
     UnrelatedSet,
     /// [`profiled`](super::profiled): a network with times on CPUs and accelerators.
     Profiled,
+    /// [`saga`](super::saga): an instance of SAGA or DAGBench.
+    Saga,
     /// [`wfcommons`](super::wfcommons): a workflow.
     WfCommons,
     /// [`logical`](crate::logical): a logical graph of DALiuGE.
@@ -67,6 +69,7 @@ fn detect_object(text: &[u8]) -> Result<Format, Refusal> {
     let format = match serde_json::from_slice(text)? {
         Outline { format: Some(_), .. } => Format::Anabranch,
         Outline { workflow: Some(_), .. } => Format::WfCommons,
+        Outline { task_graph: Some(_), network: Some(_), .. } => Format::Saga,
         Outline { logical_nodes: Some(_), logical_links: Some(_), .. } => Format::Logical,
         Outline { accelerators: Some(_), nodes: Some(_), edges: Some(_), .. } => Format::Profiled,
         Outline { times: Some(_), rates: Some(_), .. } => Format::Unrelated,
@@ -85,6 +88,8 @@ type Member = Option<IgnoredAny>;
 struct Outline {
     format: Member,
     workflow: Member,
+    task_graph: Member,
+    network: Member,
     #[serde(rename = "nodeDataArray")]
     logical_nodes: Member,
     #[serde(rename = "linkDataArray")]
@@ -130,7 +135,8 @@ mod tests {
 
     #[test]
     fn formats_are_told_by_what_stands_in_them() {
-        let cases: [(&str, Format); 12] = [
+        let cases: [(&str, Format); 13] = [
+            ("{\"name\": \"x\", \"task_graph\": {}, \"network\": {}}", Format::Saga),
             ("{\"modelData\": {}, \"nodeDataArray\": [], \"linkDataArray\": []}", Format::Logical),
             ("{\"format\": \"anabranch-problem\"}", Format::Anabranch),
             ("\u{feff} \n{\"name\": \"x\", \"workflow\": {}}", Format::WfCommons),

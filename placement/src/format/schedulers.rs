@@ -32,37 +32,37 @@ use serde::de::IgnoredAny;
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Deserialize)]
-struct Related {
-    tasks: Vec<RelatedTask>,
-    deps: Vec<Dependency>,
-    nodes: Vec<Node>,
-    links: Vec<Link>,
+pub(super) struct Related {
+    pub(super) tasks: Vec<RelatedTask>,
+    pub(super) deps: Vec<Dependency>,
+    pub(super) nodes: Vec<Node>,
+    pub(super) links: Vec<Link>,
 }
 
 #[derive(Deserialize)]
-struct RelatedTask {
+pub(super) struct RelatedTask {
     name: String,
     cost: f64,
 }
 
 #[derive(Deserialize)]
-struct Dependency {
-    src: String,
-    dst: String,
-    size: f64,
+pub(super) struct Dependency {
+    pub(super) src: String,
+    pub(super) dst: String,
+    pub(super) size: f64,
 }
 
 #[derive(Deserialize)]
-struct Node {
+pub(super) struct Node {
     name: String,
     speed: f64,
 }
 
 #[derive(Deserialize)]
-struct Link {
-    a: String,
-    b: String,
-    speed: f64,
+pub(super) struct Link {
+    pub(super) a: String,
+    pub(super) b: String,
+    pub(super) speed: f64,
 }
 
 #[derive(Deserialize)]
@@ -168,7 +168,7 @@ fn related_problems(name: &str, entry: Entry) -> Result<Vec<LoadedProblem>, Refu
     Ok([problem].into_iter().chain(constrained.transpose()?).collect())
 }
 
-fn related_problem(name: &str, instance: &Related) -> Result<LoadedProblem, Refusal> {
+pub(super) fn related_problem(name: &str, instance: &Related) -> Result<LoadedProblem, Refusal> {
     let scale = bytes_a_unit(instance.deps.iter().map(|dependency| dependency.size));
     let graph = related_graph(name, instance, scale)?;
     let platform = related_platform(name, instance, scale)?;

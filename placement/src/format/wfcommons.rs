@@ -1,9 +1,10 @@
-//! Workflows of the WfCommons project: JSON of schema 1.4, 1.5 and 1.6.
+//! Workflows of the WfCommons project: JSON of schema 1.2 to 1.6.
 //!
 //! From version 1.5 on, `workflow.specification` lists tasks (`id`, `parents`, `children`, `inputFiles`, `outputFiles`)
 //! and files (`id`, `sizeInBytes`). `workflow.execution` holds the time of each task (`runtimeInSeconds`). In version
 //! 1.4 all of this is part of the tasks in `workflow.tasks`. Their `files` have a `link` that says input or output, and
-//! tasks refer to each other by name.
+//! tasks refer to each other by name. Versions 1.2 and 1.3 have `runtime` instead of `runtimeInSeconds`, and `size`
+//! instead of `sizeInBytes`, in the same units. Version 1.2 has `workflow.jobs` instead of `workflow.tasks`.
 //!
 //! A task's operations are the seconds that it took, so a device of speed 1 is like the original machine. Each file and
 //! task that writes it make a datum for the file's readers. If several tasks write the file, a reader gets it from the
@@ -29,6 +30,7 @@ struct Instance {
 struct Workflow {
     specification: Option<Specification>,
     execution: Option<Execution>,
+    #[serde(alias = "jobs")]
     tasks: Option<Vec<OldTask>>,
 }
 
@@ -84,6 +86,7 @@ struct OldTask {
     children: Vec<String>,
     #[serde(default)]
     files: Vec<OldFile>,
+    #[serde(alias = "runtime")]
     runtime_in_seconds: Option<f64>,
 }
 
@@ -93,6 +96,7 @@ struct OldFile {
     name: String,
     #[serde(default)]
     path: String,
+    #[serde(alias = "size")]
     size_in_bytes: f64,
     link: String,
 }
@@ -127,9 +131,9 @@ struct Steps {
 /// undefined or repeated. Also returns an error for numbers out of range and for a cycle.
 pub fn parse(bytes: &[u8]) -> Result<TaskGraph, Refusal> {
     let instance: Instance = serde_json::from_slice(without_byte_order_mark(bytes))?;
-    let known = "schema 1.4, 1.5 or 1.6";
+    let known = "a schema from 1.2 to 1.6";
     match instance.schema_version.as_deref() {
-        Some("1.4" | "1.5" | "1.6") => {}
+        Some("1.2" | "1.3" | "1.4" | "1.5" | "1.6") => {}
         found => return Err(Refusal::Version { found: found.unwrap_or("no schemaVersion").into(), known }),
     }
     let steps = match instance.workflow {
@@ -298,7 +302,19 @@ mod tests {
     use super::*;
 
     const NEW: &str = include_str!("../../tests/data/formats/workflow_1.6.json");
+    const OLDEST: &str = include_str!("../../tests/data/formats/workflow_1.2.json");
     const OLD: &str = include_str!("../../tests/data/formats/workflow_1.4.json");
+
+    /// Version 1.3 has the tasks of version 1.4 and the members of version 1.2.
+    #[test]
+    fn older_versions_have_other_names_for_the_same() {
+        let new = parse(NEW.as_bytes()).unwrap();
+        assert_eq!(parse(OLDEST.as_bytes()).unwrap(), new);
+        let third = OLDEST.replace("\"1.2\"", "\"1.3\"").replace("\"jobs\"", "\"tasks\"");
+        assert_eq!(parse(third.as_bytes()).unwrap(), new);
+        let both = OLDEST.replace("\"runtime\": 10,", "\"runtime\": 10, \"runtimeInSeconds\": 10,");
+        assert!(parse(both.as_bytes()).unwrap_err().to_string().contains("duplicate field"));
+    }
 
     /// Both files describe one graph: split → left, right → join, without a file from split to right.
     #[test]
@@ -334,7 +350,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_with_its_place() {
         let cases = [
-            (NEW, "\"1.6\"", "\"1.2\"", "version 1.2"),
+            (NEW, "\"1.6\"", "\"1.1\"", "version 1.1"),
             (NEW, "\"schemaVersion\"", "\"version\"", "no schemaVersion"),
             (NEW, "\"id\": \"ID2\", \"runtime", "\"id\": \"ID9\", \"runtime", "task \"ID2\" has no run time"),
             (
