@@ -6,7 +6,8 @@
 //! | CSV files of graphs and devices (Laich 2017), with the feature `csv` | yes | yes | `thesis` |
 //! | JSON instances of list-scheduling libraries | yes | | [`schedulers`] |
 //! | JSON of profiled networks on CPUs and accelerators | yes | | [`profiled`] |
-//! | WfCommons workflows, schema 1.4 to 1.6 | yes | | [`wfcommons`] |
+//! | WfCommons workflows, schema 1.2 to 1.6 | yes | | [`wfcommons`] |
+//! | instances of SAGA and DAGBench | yes | | [`saga`] |
 //! | logical graphs of DALiuGE, unrolled | yes | | [`logical`] |
 //! | physical graphs of DALiuGE | | yes | [`logical`] |
 //! | DOT | | yes | [`dot`] |
@@ -21,6 +22,7 @@ mod error;
 pub mod json;
 mod loaded;
 pub mod profiled;
+pub mod saga;
 pub mod schedulers;
 #[cfg(feature = "csv")]
 pub mod thesis;
@@ -95,6 +97,7 @@ fn parse_content(name: &str, bytes: &[u8]) -> Result<Loaded, Refusal> {
             let workload = logical::parse(name, bytes)?.unroll()?.workload(0)?;
             graph((workload.graph, Vec::new()), MemoryRule::Resident, None)
         }
+        Format::Saga => Loaded::Problems(vec![saga::parse(name, bytes)?]),
         Format::Profiled => Loaded::Problems(vec![profiled::parse(name, bytes)?]),
         Format::Related => Loaded::Problems(schedulers::parse_related(name, bytes)?),
         Format::RelatedSet => Loaded::Problems(schedulers::parse_related_set(bytes)?),
@@ -150,7 +153,9 @@ mod tests {
     /// If a file is cut off, doubled or overwritten anywhere, parsing returns a value or an error.
     #[test]
     fn damaged_files_never_panic() {
-        let sources: [&[u8]; 6] = [
+        let sources: [&[u8]; 8] = [
+            include_bytes!("../tests/data/formats/saga.json"),
+            include_bytes!("../tests/data/formats/workflow_1.2.json"),
             include_bytes!("../tests/data/formats/related.json"),
             include_bytes!("../tests/data/formats/unrelated.json"),
             include_bytes!("../tests/data/formats/workflow_1.6.json"),

@@ -13,7 +13,8 @@
 //! [`exact`] finds the optimum of small problems, and [`evaluate`] measures schedules.
 //!
 //! This is the core. It uses none of the modules around it: [`mod@format`] reads and writes the files of other
-//! programs, and [`generate`] makes graphs, platforms and whole problems from seeds.
+//! programs, and [`generate`] makes graphs, platforms and whole problems from seeds. [`adversarial`] searches for
+//! problems on which one strategy is much worse than another.
 //!
 //! The remaining modules treat other models. [`streaming`] schedules tasks that pass elements on while they run: it
 //! groups them on processing elements and times them. [`pipeline`] maps stages to devices for many successive inputs,
@@ -70,11 +71,13 @@
 
 #![forbid(unsafe_code)]
 
+pub mod adversarial;
 pub mod footprint;
 pub mod format;
 pub mod generate;
 pub mod logical;
 pub mod pipeline;
+pub mod stochastic;
 
 #[cfg(test)]
 use anabranch_placement_core::sample;
