@@ -9,8 +9,9 @@ use anabranch_base::error_kind::ErrorKind;
 use anabranch_costs::NodeCost;
 use anabranch_ir::program::{NodeId, Program};
 use anabranch_placement_core::check::{check_placement, check_schedule};
-use anabranch_placement_core::cost::{CostTable, TransferCurve};
+use anabranch_placement_core::cost::{CostTable, TimeTable, TransferCurve};
 use anabranch_placement_core::evaluate::{Decision, decisions};
+use anabranch_placement_core::graph::TaskId;
 use anabranch_placement_core::loaded::{Facts, LoadedProblem};
 use anabranch_placement_core::order::{Order, Planned};
 use anabranch_placement_core::place::{Auto, Improved, Placement};
@@ -175,7 +176,15 @@ impl<'a> Placing<'a> {
     pub fn problem(&self, memory: &[u64]) -> Result<LoadedProblem, PlanningError> {
         let copy = |problem: &Problem<'_>| LoadedProblem::copy_of("program", problem);
         let loaded = self.with_problem(&self.platform(memory)?, MemoryRule::Resident, copy)?;
-        Ok(LoadedProblem { facts: Facts { time_unit: Some("s".into()), ..Facts::default() }, ..loaded })
+        let uncertainty = |task: TaskId, device: DeviceId| {
+            self.costs.get(task.index())?[device.index()]?.uncertainty.map(|factor| factor.max(1.0))
+        };
+        let (tasks, devices) = (loaded.graph.task_count(), loaded.platform.device_count());
+        let known = self.costs.iter().flatten().flatten().any(|cost| cost.uncertainty.is_some());
+        let uncertainties = known.then(|| TimeTable::from_fn(tasks, devices, uncertainty)).transpose();
+        let uncertainties = uncertainties.map_err(PlanningError::infeasible)?;
+        let facts = Facts { time_unit: Some("s".into()), uncertainties, ..Facts::default() };
+        Ok(LoadedProblem { facts, ..loaded })
     }
 
     /// Passes the problem of placing on `platform` to a function, under this machine's rules: a link moves one value at

@@ -13,6 +13,9 @@ pub(super) struct RuleArgs {
     #[arg(long, value_name = "OPERATIONS", default_value_t = 0.0)]
     pub(super) send_ops: f64,
     /// Let each link carry only one transfer at a time
+    ///
+    /// A link connects two devices in one direction. If the problem has a network, its named links carry one transfer
+    /// at a time instead.
     #[arg(long)]
     pub(super) contention: bool,
     /// Count these bytes against a device's memory [default: from the file]

@@ -31,7 +31,7 @@ Examples:
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct SimulateCommand {
-    /// Graph (CSV of Laich 2017, JSON, WfCommons) or whole problems
+    /// Graph (CSV, JSON, WfCommons) or problems (JSON, SAGA)
     #[arg(value_name = "GRAPH|PROBLEM")]
     graph: PathBuf,
     /// Devices, if the graph has none: CSV, JSON or platform file

@@ -1,9 +1,12 @@
 //! `anabranch sweep`: runs every strategy under every order on every graph and platform, on all cores. Each result is
 //! written at once, so that an interrupted sweep can continue.
 
+mod adversarial;
 mod cases;
 mod charts;
+mod jobs;
 mod results;
+mod stochastic;
 mod work;
 
 use super::args::parse_count;
@@ -12,6 +15,7 @@ use super::interrupt::cancel_on_interrupt;
 use super::progress::Progress;
 use super::rules::{RuleArgs, SearchArgs};
 use super::{CliError, MORE, Output, note, wrote};
+use adversarial::AdversarialArgs;
 use anabranch_placement::place::{Auto, STRATEGIES};
 use anabranch_placement::quoted::Line;
 use anabranch_report::chart::Bar;
@@ -26,6 +30,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZero;
 use std::ops::Range;
 use std::path::PathBuf;
+use stochastic::StochasticArgs;
 use work::{Unit, Work};
 
 const EXAMPLES: &str = "\
@@ -38,7 +43,10 @@ edges, the utilisation and peak memory of each device, and the seconds of placin
 Examples:
   anabranch sweep graph.csv --devices devices_7.csv --devices devices_50.csv --send-ops 10 -o results.csv --chart charts
   anabranch sweep cholesky:10 fft:32 random:200 --devices unrelated:8:0.5 --strategies heft,peft,etf --seeds 20
-  anabranch sweep problem.json --strategies all --orders pct,msr,fifo --json";
+  anabranch sweep problem.json --strategies all --orders pct,msr,fifo --json
+  anabranch sweep --adversarial heft,cpop --seeds 5 --instances worst
+  anabranch sweep --adversarial heft,cpop,mite,cp --seeds 5 --chart charts
+  anabranch sweep graph.json --strategies heft,cp --stochastic --draws 1000";
 
 /// Most results of one sweep: they are all in memory, for means and charts.
 const MOST_RESULTS: u64 = 1_000_000;
@@ -48,7 +56,7 @@ const MOST_RESULTS: u64 = 1_000_000;
 #[command(after_long_help = EXAMPLES, after_help = MORE)]
 pub(crate) struct SweepCommand {
     /// Files of graphs or problems, or families such as fft:16
-    #[arg(required = true, value_name = "GRAPH|PROBLEM|FAMILY:SIZE")]
+    #[arg(required_unless_present = "adversarial", value_name = "GRAPH|PROBLEM|FAMILY:SIZE")]
     graphs: Vec<String>,
     /// Use these devices: a file, or random:10; may be repeated
     #[arg(long, value_name = "FILE|KIND:COUNT")]
@@ -65,12 +73,16 @@ pub(crate) struct SweepCommand {
     /// Append each result to this file; skip results that it holds
     #[arg(short, long, value_name = "FILE.csv", value_parser = file_of(&["csv"]))]
     output: Option<PathBuf>,
-    /// Draw makespans, traffic and placement times here
+    /// Draw the results here, and write a page of the charts
     #[arg(long, value_name = "DIR")]
     chart: Option<PathBuf>,
     /// Use this many threads [default: one per core]; 1 gives the steadiest times
     #[arg(long, value_name = "COUNT", value_parser = parse_count)]
     threads: Option<NonZero<usize>>,
+    #[command(flatten)]
+    adversarial: AdversarialArgs,
+    #[command(flatten)]
+    stochastic: StochasticArgs,
     #[command(flatten)]
     search: SearchArgs,
     #[command(flatten)]
@@ -79,6 +91,12 @@ pub(crate) struct SweepCommand {
 
 impl SweepCommand {
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
+        if let Some(names) = &self.adversarial.adversarial {
+            return adversarial::run(self, names, output);
+        }
+        if self.stochastic.stochastic {
+            return stochastic::run(self, output);
+        }
         let cases = cases::read(&self.graphs, &self.devices)?;
         let keys = self.keys(&cases, &self.strategies()?)?;
         let (mut results, done) = self.output.as_deref().map(Results::open).transpose()?.unzip();
@@ -91,8 +109,7 @@ impl SweepCommand {
         let cancel = cancel_on_interrupt()?;
         let progress = Progress::new(output, "simulations", missing as u64);
         let work = Work { cases: &cases, rules: &self.rules, search: self.search, units, cancel: &cancel };
-        let threads = self.threads.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZero::get);
-        work.run(threads, &mut |row| {
+        work.run(self.thread_count(), &mut |row| {
             results.as_mut().map_or(Ok(()), |results| results.append(&row))?;
             done.insert(row.key(), row);
             progress.advance();
@@ -111,6 +128,10 @@ impl SweepCommand {
             charts::write(directory, &rows)?;
         }
         output.text_or_json(|| summary(&rows), &rows)
+    }
+
+    fn thread_count(&self) -> usize {
+        self.threads.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZero::get)
     }
 
     fn strategies(&self) -> Result<Vec<&str>, CliError> {

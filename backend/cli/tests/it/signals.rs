@@ -100,6 +100,13 @@ fn a_placement_of_a_sweep_ends_at_an_interruption() {
     ends_cleanly(&Anabranch::new(), &sweep, ("INT", 2));
 }
 
+/// The worst instances that were found so far are printed before the command ends with its code.
+#[test]
+fn a_search_for_worst_instances_ends_at_an_interruption() {
+    let sweep = ["sweep", "--adversarial", "heft,cpop", "--seeds", "1000000", "--steps", "1000"];
+    ends_cleanly(&Anabranch::new(), &sweep, ("INT", 2));
+}
+
 #[test]
 fn closed_standard_streams_are_no_files_of_ours() {
     // A file that is opened later must not take the place of a stream that the shell has closed.

@@ -1,5 +1,5 @@
-//! Charts as self-contained SVG: bars with deviations, and schedules over time. They embed no fonts. The colours suit
-//! colour-blind people, in light and dark mode.
+//! Charts as self-contained SVG: bars with deviations, matrices, and schedules over time. They embed no fonts. The
+//! colours suit colour-blind people, in light and dark mode.
 //!
 //! Small pieces draw into a `Canvas`. Each chart lays them out and returns the whole file as text.
 
@@ -7,6 +7,7 @@ mod axis;
 mod bars;
 mod canvas;
 mod head;
+mod heat;
 mod lanes;
 mod page;
 mod scale;
@@ -19,6 +20,7 @@ mod timeline;
 pub use bars::{Bar, BarChart, Group, Panel};
 pub use canvas::escaped;
 pub use head::Sample;
+pub use heat::HeatMap;
 pub use lanes::{Interval, Lane, Quantity, SEND_COLOUR, busy};
 pub use page::{page, section, titled};
 pub(crate) use scale::Scale;
