@@ -20,7 +20,6 @@ mod shared;
 use anabranch::compare::{CompareOptions, Comparison, Median, Outcome, compare};
 use anabranch::costs::CostStore;
 use anabranch::plan::StreamMode;
-use anabranch::plan_file::PlanFile;
 use anabranch::planning::{Order, PlanChoice, Planned};
 use anabranch::{Inputs, PlanOptions, Session, SessionConfig, Strategy};
 use anabranch_bench::models::models;
@@ -182,7 +181,7 @@ fn add_random(
     };
     let mut different = configurations.iter().filter(|choice| is_new(choice)).count();
     let base = session.plan_with(inputs, &choice(Strategy::HEFT))?;
-    let mut file = serde_json::to_value(PlanFile::of(base.plan(), &base.program, &base.blocks))?;
+    let mut file = serde_json::to_value(base.plan_file())?;
     ["blocks", "devices"].into_iter().for_each(|part| drop(file.as_object_mut().map(|all| all.remove(part))));
     let cpus: Vec<&str> = inventory.cpus.iter().map(|cpu| cpu.name.as_str()).collect();
     let gpus: Vec<&str> = inventory.gpus.iter().map(|gpu| gpu.name.as_str()).collect();

@@ -76,7 +76,7 @@ impl Plan {
     fn data(&self, py: Python<'_>) -> PyResult<(String, String, String)> {
         released(py, || -> Result<_> {
             let (facts, nodes) = (self.facts().to_string(), serde_json::to_string(&self.nodes())?);
-            Ok((facts, nodes, serde_json::to_string_pretty(&anabranch_report::plan::plan_file(&self.planned))?))
+            Ok((facts, nodes, serde_json::to_string_pretty(&self.planned.plan_file())?))
         })
     }
 

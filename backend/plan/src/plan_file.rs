@@ -2,9 +2,13 @@
 //!
 //! A file that is read back decides three things: the device of each node, the bytes of weights that stay on a GPU and,
 //! if it still fits, the order of each device. All else is for information, and is made again: transfers, memory,
-//! figures.
+//! figures. A compiled model keeps its plan in the same form, with the simulation ([`Simulation`]) from which transfers
+//! and memory follow bit for bit.
 
+mod simulation;
 mod tasks;
+
+pub use simulation::Simulation;
 
 use crate::blocks::{BlockError, BlockSummary};
 use crate::{CandidatePlan, Plan, PlanDevice, Residency, Route, Step, Stream, Transfer};
@@ -51,6 +55,10 @@ pub struct PlanFile {
     /// Plans from which this plan was chosen.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     candidates: Vec<CandidatePlan>,
+    /// Simulation from which the plan was made. Only the plans of compiled models have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(skip))]
+    simulation: Option<Simulation>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -172,12 +180,39 @@ impl PlanFile {
             makespan_us: plan.predicted().makespan * 1e6,
             traffic_bytes: plan.traffic().moved().bytes,
             candidates: Vec::new(),
+            simulation: None,
         }
     }
 
     /// Adds the plans from which the plan was chosen (default: none).
     pub fn with_candidates(self, candidates: Vec<CandidatePlan>) -> Self {
         Self { candidates, ..self }
+    }
+
+    /// Adds the simulation from which the plan was made (default: none).
+    pub fn with_simulation(self, simulation: Simulation) -> Self {
+        Self { simulation: Some(simulation), ..self }
+    }
+
+    /// Returns the simulation from which the plan was made, if the file has it.
+    pub fn simulation(&self) -> Option<&Simulation> {
+        self.simulation.as_ref()
+    }
+
+    /// Returns the strategy that placed the nodes.
+    pub fn strategy(&self) -> &str {
+        &self.strategy
+    }
+
+    /// Returns the plans from which the plan was chosen.
+    pub fn candidates(&self) -> &[CandidatePlan] {
+        &self.candidates
+    }
+
+    /// Returns the reason for the device of each node of `program`; empty for nodes that the file does not name.
+    pub fn reasons(&self, program: &Program) -> Vec<String> {
+        let reasons: BTreeMap<&str, &String> = self.nodes.iter().map(|entry| (&*entry.node, &entry.reason)).collect();
+        program.nodes.iter().map(|node| reasons.get(&*node.name).copied().cloned().unwrap_or_default()).collect()
     }
 
     /// Returns the device of each node of `program`.

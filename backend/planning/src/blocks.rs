@@ -2,7 +2,6 @@
 
 use super::constraints::Constraints;
 use super::error::PlanningError;
-use super::kept::KeptPlan;
 use super::machine::Machine;
 use super::placing::{Placed, Placing};
 use super::request::{BlockSource, PlacementRequest};
@@ -14,7 +13,7 @@ use anabranch_plan::blocks::{
     self, BlockError, BlockGain, BlockMembers, BlockNode, BlockSummary, Contraction, Forming, Readers, block_node,
     contract, form,
 };
-use anabranch_plan::plan_file::{FileError, PlanFile};
+use anabranch_plan::plan_file::{FileError, PlanFile, Simulation};
 use anabranch_plan::{PlanOptions, StreamMode};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -119,7 +118,7 @@ impl<'a> BlockPlanner<'a> {
     }
 
     /// Returns the blocks that a plan file names, if it has a list of blocks.
-    fn given(
+    pub(super) fn given(
         &self,
         program: &Program,
         device_of: &[DeviceId],
@@ -179,30 +178,27 @@ impl<'a> BlockPlanner<'a> {
         let mut again = placing.place_roomy(&fixed, &self.machine.room(&self.options.weights))?;
         again.placement.strategy = placed.placement.strategy;
         carry_reasons(&placed.placement.reasons, &contraction.members, &mut again.placement.reasons);
-        let reason = |nodes: &Vec<NodeId>| match &nodes[..] {
-            [node] => reasons[node.index()].clone(),
-            nodes => format!("{} nodes that stream; the first: {}", nodes.len(), reasons[nodes[0].index()]),
-        };
-        let reasons = contraction.members.iter().map(reason).collect();
-        Ok(PlacedProgram {
-            program: Arc::new(contraction.program),
-            placed: again,
-            reasons,
-            groups: groups.to_vec(),
-            blocks,
-        })
+        let reasons = joined_reasons(&contraction.members, reasons);
+        let (program, groups) = (Arc::new(contraction.program), groups.to_vec());
+        Ok(PlacedProgram { program, placed: again, reasons, groups, blocks })
     }
 
     /// Restores the blocks of a stored plan with their placement.
     ///
     /// # Errors
     /// If the groups are not blocks, or do not fit the stored placement.
-    pub(super) fn restored(&self, whole: &PlacedProgram, kept: &KeptPlan) -> Result<PlacedProgram, PlanningError> {
-        let Joined { contraction, device_of, blocks } = self.joined(whole, kept.groups())?;
-        let placed = kept.placed(&self.placing(&contraction.program, &device_of, &blocks)?, &contraction.program)?;
-        let reasons = kept.reasons().to_vec();
-        let program = Arc::new(contraction.program);
-        Ok(PlacedProgram { program, placed, reasons, groups: kept.groups().to_vec(), blocks })
+    pub(super) fn restored(
+        &self,
+        whole: &PlacedProgram,
+        groups: &[BlockMembers],
+        simulation: &Simulation,
+    ) -> Result<PlacedProgram, PlanningError> {
+        let Joined { contraction, device_of, blocks } = self.joined(whole, groups)?;
+        let placing = self.placing(&contraction.program, &device_of, &blocks)?;
+        let placed = placing.restored(device_of, whole.placed.placement.strategy, simulation)?;
+        let reasons = joined_reasons(&contraction.members, &whole.reasons);
+        let (program, groups) = (Arc::new(contraction.program), groups.to_vec());
+        Ok(PlacedProgram { program, placed, reasons, groups, blocks })
     }
 
     /// Joins each group into one node, at the position of its first member.
@@ -269,6 +265,15 @@ fn carry_reasons(reasons: &[Reason], members: &[Vec<NodeId>], carried: &mut [Rea
     for (nodes, carried) in members.iter().zip(carried) {
         *carried = reasons[nodes[0].index()].renumbered(number);
     }
+}
+
+/// Explains for each node of a contracted program, in a sentence, why it is on its device. `members` are indexed by node.
+fn joined_reasons(members: &[Vec<NodeId>], reasons: &[String]) -> Vec<String> {
+    let reason = |nodes: &Vec<NodeId>| match &nodes[..] {
+        [node] => reasons[node.index()].clone(),
+        nodes => format!("{} nodes that stream; the first: {}", nodes.len(), reasons[nodes[0].index()]),
+    };
+    members.iter().map(reason).collect()
 }
 
 /// Whether a group's nodes read from and make for nodes of their own device alone.

@@ -15,8 +15,8 @@ use anabranch_base::interruption;
 use anabranch_ir::program::Program;
 use anabranch_placement_core::loaded::LoadedProblem;
 use anabranch_placement_core::place::Fixed;
-use anabranch_placement_core::platform::DeviceKind;
-use anabranch_plan::{Forecast, Plan, PlanError, PlanOptions, Residency};
+use anabranch_placement_core::platform::{DeviceId, DeviceKind};
+use anabranch_plan::{Forecast, Plan, PlanDevice, PlanError, PlanOptions, Residency};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -164,7 +164,19 @@ impl Planner<'_> {
         let blocks = BlockPlanner::new(self.machine, options, self.constraints);
         let made = blocks.contract(&whole, request)?.unwrap_or(whole);
         still_wanted()?;
-        let plan = self.build(&made, options)?;
+        self.finished(made, device_of, &self.machine.plan_devices(), options)
+    }
+
+    /// Builds, checks and predicts the plan of a placed program. `device_of` are the devices of the lowered program's
+    /// tasks, and `devices` are the machine's as the plan sees them.
+    pub(super) fn finished(
+        &self,
+        made: PlacedProgram,
+        device_of: Vec<DeviceId>,
+        devices: &[PlanDevice],
+        options: &PlanOptions,
+    ) -> Result<Planned, PlanningError> {
+        let plan = self.build(&made, devices, options)?;
         still_wanted()?;
         let PlacedProgram { program, placed, groups, blocks, .. } = made;
         if let Some(violation) = anabranch_plan::check(&program, &plan).first() {
@@ -190,11 +202,10 @@ impl Planner<'_> {
     }
 
     /// Builds the plan of a placed program.
-    fn build(&self, made: &PlacedProgram, options: &PlanOptions) -> Result<Plan, PlanError> {
+    fn build(&self, made: &PlacedProgram, devices: &[PlanDevice], options: &PlanOptions) -> Result<Plan, PlanError> {
         let PlacedProgram { program, placed, reasons, .. } = made;
-        let (devices, kernels) = (self.machine.plan_devices(), self.lowered.kernels(program));
-        let (placement, schedule) = (&placed.placement, &placed.schedule);
-        Plan::build(program, &devices, placement, schedule, reasons.clone(), &kernels, options)
+        let (kernels, placement, schedule) = (self.lowered.kernels(program), &placed.placement, &placed.schedule);
+        Plan::build(program, devices, placement, schedule, reasons.clone(), &kernels, options)
     }
 }
 

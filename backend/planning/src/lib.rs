@@ -33,7 +33,6 @@ pub use constraints::{Constraints, Pin, Resident};
 pub use error::PlanningError;
 pub use fitting::Planner;
 pub use forecast::{batches, forecast, threads};
-pub use kept::KeptPlan;
 pub use machine::{Machine, compute_devices, link, machine_devices};
 pub use name_pattern::matches as name_matches;
 pub use node_times::NodeTimes;

@@ -1,16 +1,9 @@
-//! A plan for other programs: as a file to read and edit, and as a graph for Graphviz.
+//! A plan as a graph for Graphviz.
 
 use anabranch::device::format_bytes;
-use anabranch::plan_file::PlanFile;
 use anabranch::planning::Planned;
 use anabranch::program::Origin;
 use std::fmt::Write;
-
-/// Returns the plan as a file, with the candidates that it was chosen from.
-pub fn plan_file(planned: &Planned) -> PlanFile {
-    let file = PlanFile::of(planned.plan(), &planned.program, &planned.blocks);
-    file.with_candidates(planned.candidates.clone())
-}
 
 /// Returns the program in Graphviz' language. Edges that cross devices are bold and labelled with their bytes.
 pub fn dot(planned: &Planned) -> String {

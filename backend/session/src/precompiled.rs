@@ -12,7 +12,7 @@ use anabranch_ir::constant::{Constant, ConstantError};
 use anabranch_ir::program::Program;
 use anabranch_onnx::import;
 use anabranch_onnx::lower::Continuation;
-use anabranch_planning::{KeptPlan, Lowered, Machine, PlanChoice, Planned};
+use anabranch_planning::{Lowered, Machine, PlanChoice, Planned};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ impl Session {
             let (lowered, machine) = (self.lowered(&self.whole, inputs)?, self.machine_here()?);
             let (planner, choice) = (self.planner(&lowered, &machine), self.choice());
             let planned = planner.plan(&choice)?;
-            let plan = KeptPlan::of(&planned, &choice.plan);
+            let plan = planned.kept(&choice.plan);
             let again = planner.restore(&plan, &choice)?;
             if !again.is_same_plan(&planned) || again.plan().memory() != planned.plan().memory() {
                 return Err(refused(

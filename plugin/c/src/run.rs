@@ -9,7 +9,6 @@ use super::result::{Made, RESULTS};
 use super::status::{Failure, Result, guarded};
 use super::tensors::{OutputMemory, inputs, output_memory};
 use super::text::written;
-use anabranch::plan_file::PlanFile;
 use anabranch::{DType, Inputs, Outputs, RunOptions, Shape, Tensor, TensorSpec, borrowed};
 use std::ffi::c_char;
 use std::ptr;
@@ -180,8 +179,7 @@ pub unsafe extern "C" fn anabranch_plan(
         // SAFETY: by this function's contract: the inputs are used until this call returns.
         let (inputs, _): (Inputs, _) = unsafe { self::inputs(&open, inputs, input_count) }?;
         let prepared = open.session.prepare(&inputs)?;
-        let file = PlanFile::of(prepared.plan(), &prepared.program, &prepared.blocks);
-        let text = serde_json::to_string(&file.with_candidates(prepared.candidates.clone()));
+        let text = serde_json::to_string(&prepared.plan_file());
         let text = text.map_err(|error| Failure::new(anabranch_status::Internal, error))?;
         // SAFETY: by this function's contract.
         unsafe { written(&text, buffer, capacity, needed) }

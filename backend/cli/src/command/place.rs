@@ -13,7 +13,7 @@ use anabranch::device::format_bytes;
 use anabranch::plan::{Route, Transfer};
 use anabranch::planning::{DeviceEntry, Planned, PlatformFile};
 use anabranch::program::NodeId;
-use anabranch_report::plan::{dot, plan_file};
+use anabranch_report::plan::dot;
 use anabranch_report::run::{self, BlockLine, Staged, traffic_text};
 use anabranch_report::table::Table;
 use anabranch_report::text::{WIDTH, amount, duration, durations, wrapped};
@@ -90,7 +90,7 @@ impl PlaceCommand {
                 let compared = platform.map(|platform| self.compared(&platform, &opened, &planned, output));
                 compared.transpose()?.unwrap_or_default() + &table(&model, &planned, self.output.is_some())
             }
-            Format::Json => pretty(&plan_file(&planned))?,
+            Format::Json => pretty(&planned.plan_file())?,
             Format::Dot => dot(&planned),
         };
         match &self.output {

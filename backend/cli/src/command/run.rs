@@ -19,7 +19,6 @@ use anabranch::execute::RunOptions;
 use anabranch::refine::{Refined, Refinement};
 use anabranch::session::events_json;
 use anabranch::session::{Prepared, Run, SessionError};
-use anabranch_report::plan::plan_file;
 use anabranch_report::report::trace;
 use anabranch_report::run::{Gantt, Report};
 use anabranch_report::show;
@@ -137,7 +136,7 @@ impl RunCommand {
         settled([
             output.text_or_json(|| results.text(), &results),
             results.verdicts.as_ref().map_or(Ok(()), Verdicts::settle),
-            if_named(self.refine.write_plan.as_ref(), |path| write_file(path, pretty(&plan_file(&shown.prepared))?)),
+            if_named(self.refine.write_plan.as_ref(), |path| write_file(path, pretty(&shown.prepared.plan_file())?)),
             self.output
                 .as_ref()
                 .zip(form)

@@ -5,11 +5,10 @@ use crate::common_divisor;
 use anabranch_ir::program::{Node, NodeId, Origin, Program, ValueId};
 use anabranch_kernels::TensorSpec;
 use anabranch_kernels::op::{Block, Member, NodeSpec, Op, Operand, RowPlan};
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Nodes that are to become one node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockMembers {
     /// Nodes in the order in which a chunk goes through them.
     pub members: Vec<NodeId>,

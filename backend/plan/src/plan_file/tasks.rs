@@ -51,6 +51,7 @@ impl PlanFile {
             makespan_us: schedule.makespan * 1e6,
             traffic_bytes: schedule.traffic,
             candidates: Vec::new(),
+            simulation: None,
         }
     }
 

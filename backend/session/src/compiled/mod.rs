@@ -40,7 +40,8 @@ use anabranch_kernels::TensorSpec;
 use anabranch_kernels::cpu::Layout;
 use anabranch_onnx::import::{Dim, Input, Kind, Labels, Model, Output, ValueIndex};
 use anabranch_onnx::lower::Continuation;
-use anabranch_planning::{KeptPlan, PlanChoice};
+use anabranch_plan::plan_file::PlanFile;
+use anabranch_planning::PlanChoice;
 use container::Container;
 use continuation::StoredContinuation;
 use program::{Gathered, StoredProgram};
@@ -94,7 +95,7 @@ pub(crate) struct Compilation<'a> {
     pub(crate) tables: BTreeMap<String, u64>,
     /// Forms of constants that the plan's kernels keep.
     pub(crate) packed: Vec<(&'a Constant, &'a Layout)>,
-    pub(crate) plan: KeptPlan,
+    pub(crate) plan: PlanFile,
 }
 
 /// Everything in a compiled model except its constants.
@@ -116,7 +117,7 @@ struct Description {
     labels: BTreeMap<String, Labels>,
     program: StoredProgram,
     rest: Option<StoredContinuation>,
-    plan: KeptPlan,
+    plan: PlanFile,
 }
 
 /// An opened compiled model whose program is not checked yet.
@@ -140,7 +141,7 @@ pub(crate) struct Compiled {
     pub(crate) rest: Option<Arc<Continuation>>,
     /// All constants in the file.
     pub(crate) constants: Vec<Constant>,
-    pub(crate) plan: KeptPlan,
+    pub(crate) plan: PlanFile,
     /// Choice with which the plan was made.
     pub(crate) choice: PlanChoice,
 }
