@@ -34,7 +34,7 @@ pub struct PlanFile {
     version: u32,
     /// The strategy that placed the nodes.
     #[serde(default)]
-    strategy: String,
+    pub strategy: String,
     /// Nodes with their devices: each node of the model once.
     nodes: Vec<NodeEntry>,
     /// Devices, each with its nodes in the order in which they run.
@@ -54,11 +54,11 @@ pub struct PlanFile {
     traffic_bytes: u64,
     /// Plans from which this plan was chosen.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    candidates: Vec<CandidatePlan>,
+    pub candidates: Vec<CandidatePlan>,
     /// Simulation from which the plan was made. Only the plans of compiled models have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(skip))]
-    simulation: Option<Simulation>,
+    pub simulation: Option<Simulation>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -182,31 +182,6 @@ impl PlanFile {
             candidates: Vec::new(),
             simulation: None,
         }
-    }
-
-    /// Adds the plans from which the plan was chosen (default: none).
-    pub fn with_candidates(self, candidates: Vec<CandidatePlan>) -> Self {
-        Self { candidates, ..self }
-    }
-
-    /// Adds the simulation from which the plan was made (default: none).
-    pub fn with_simulation(self, simulation: Simulation) -> Self {
-        Self { simulation: Some(simulation), ..self }
-    }
-
-    /// Returns the simulation from which the plan was made, if the file has it.
-    pub fn simulation(&self) -> Option<&Simulation> {
-        self.simulation.as_ref()
-    }
-
-    /// Returns the strategy that placed the nodes.
-    pub fn strategy(&self) -> &str {
-        &self.strategy
-    }
-
-    /// Returns the plans from which the plan was chosen.
-    pub fn candidates(&self) -> &[CandidatePlan] {
-        &self.candidates
     }
 
     /// Returns the reason for the device of each node of `program`; empty for nodes that the file does not name.

@@ -267,7 +267,8 @@ fn carry_reasons(reasons: &[Reason], members: &[Vec<NodeId>], carried: &mut [Rea
     }
 }
 
-/// Explains for each node of a contracted program, in a sentence, why it is on its device. `members` are indexed by node.
+/// Explains for each node of a contracted program, in a sentence, why it is on its device. `members` are indexed by
+/// node.
 fn joined_reasons(members: &[Vec<NodeId>], reasons: &[String]) -> Vec<String> {
     let reason = |nodes: &Vec<NodeId>| match &nodes[..] {
         [node] => reasons[node.index()].clone(),

@@ -15,7 +15,7 @@ use anabranch_placement_core::place::{Placement, Reason, strategy_names};
 use anabranch_placement_core::platform::DeviceId;
 use anabranch_placement_core::schedule::Schedule;
 use anabranch_plan::plan_file::{PlanFile, Simulation};
-use anabranch_plan::{HOST, PlanDevice, PlanOptions};
+use anabranch_plan::{HOST, PlanDevice, PlanOptions, Residency};
 use std::fmt::Display;
 use std::time::Instant;
 
@@ -25,14 +25,22 @@ const GIVEN: &str = "fixed";
 impl Planned {
     /// Returns the plan as a file, with the candidates that it was chosen from.
     pub fn plan_file(&self) -> PlanFile {
-        PlanFile::of(&self.plan, &self.program, &self.blocks).with_candidates(self.candidates.clone())
+        let mut file = PlanFile::of(&self.plan, &self.program, &self.blocks);
+        file.candidates.clone_from(&self.candidates);
+        file
     }
 
     /// Returns the plan as a file from which [`Planner::restore`] makes the same plan. `options` are those of the plan.
     pub fn kept(&self, options: &PlanOptions) -> PlanFile {
-        let (devices, schedule) = (self.plan.devices().to_vec(), self.placed.schedule.clone());
-        let options = options.clone().with_streaming(self.streaming);
-        self.plan_file().with_simulation(Simulation::new(devices, options, schedule, self.repaired))
+        let simulation = Simulation {
+            devices: self.plan.devices().to_vec(),
+            options: options.clone().with_streaming(self.streaming).with_weights(Residency::Auto),
+            schedule: self.placed.schedule.clone(),
+            repaired: self.repaired,
+        };
+        let mut file = self.plan_file();
+        file.simulation = Some(simulation);
+        file
     }
 }
 
@@ -48,19 +56,19 @@ impl Planner<'_> {
     /// ([`ErrorKind::Memory`]).
     pub fn restore(&self, kept: &PlanFile, choice: &PlanChoice) -> Result<Planned, PlanningError> {
         let started = Instant::now();
-        let simulation = kept.simulation().ok_or_else(|| unfit("has no simulation"))?;
+        let simulation = kept.simulation.as_ref().ok_or_else(|| unfit("has no simulation"))?;
         let here = &self.machine.devices;
         let same = |(kept, here): (&PlanDevice, &anabranch_plan::MachineDevice)| {
             (&kept.name, kept.kind) == (&here.name, here.kind)
         };
-        if simulation.devices().len() != here.len() || !simulation.devices().iter().zip(here).all(same) {
+        if simulation.devices.len() != here.len() || !simulation.devices.iter().zip(here).all(same) {
             return Err(unfit("is for other devices"));
         }
         let (whole, made) = self.restored(kept, simulation)?;
-        let mut options = simulation.options().clone();
-        options.weights = kept.weights(simulation.devices()).unwrap_or_default();
+        let mut options = simulation.options.clone();
+        options.weights = kept.weights(&simulation.devices).unwrap_or_default();
         let planned =
-            self.finished(made, whole, simulation.devices(), &options).map_err(|error| match error.kind() {
+            self.finished(made, whole, &simulation.devices, &options).map_err(|error| match error.kind() {
                 ErrorKind::Internal => unfit(error),
                 _ => error,
             })?;
@@ -70,8 +78,8 @@ impl Planner<'_> {
         }
         Ok(Planned {
             place_time: started.elapsed(),
-            candidates: kept.candidates().to_vec(),
-            repaired: simulation.is_repaired(),
+            candidates: kept.candidates.clone(),
+            repaired: simulation.repaired,
             choice: choice.clone(),
             ..planned
         })
@@ -85,16 +93,16 @@ impl Planner<'_> {
         simulation: &Simulation,
     ) -> Result<(Vec<DeviceId>, PlacedProgram), PlanningError> {
         let (placing, program) = (self.placing()?, &self.lowered.program);
-        let nodes = kept.assignment(program, simulation.devices()).map_err(unfit)?;
-        let blocks = BlockPlanner::new(self.machine, simulation.options(), self.constraints);
+        let nodes = kept.assignment(program, &simulation.devices).map_err(unfit)?;
+        let blocks = BlockPlanner::new(self.machine, &simulation.options, self.constraints);
         let groups = blocks.given(program, &nodes, kept).map_err(unfit)?.unwrap_or_default();
         let reasons = kept.reasons(program);
         if groups.is_empty() {
-            let placed = placing.restored(nodes, kept.strategy(), simulation)?;
+            let placed = placing.restored(nodes, &kept.strategy, simulation)?;
             let whole = placed.placement.device_of.clone();
             return Ok((whole, PlacedProgram { reasons, ..PlacedProgram::whole(program, placed) }));
         }
-        let placement = placing.placement(nodes, kept.strategy());
+        let placement = placing.placement(nodes, &kept.strategy);
         let whole = placement.device_of.clone();
         let placed = placing.given(placement, Schedule::default(), placing.platform(&self.machine.memory())?);
         let lowered = PlacedProgram { reasons, ..PlacedProgram::whole(program, placed) };
@@ -115,8 +123,8 @@ impl Placing<'_> {
     ) -> Result<Placed, PlanningError> {
         let placement = self.placement(nodes, strategy);
         simulation.verify(&placement.device_of, self.tasks().graph().datum_count()).map_err(unfit)?;
-        let memory: Vec<u64> = simulation.devices().iter().map(|device| device.limit.or_all()).collect();
-        Ok(self.given(placement, simulation.schedule().clone(), self.platform(&memory)?))
+        let memory: Vec<u64> = simulation.devices.iter().map(|device| device.limit.or_all()).collect();
+        Ok(self.given(placement, simulation.schedule.clone(), self.platform(&memory)?))
     }
 
     /// Placement of nodes on these devices, and of inputs and outputs where they are pinned.

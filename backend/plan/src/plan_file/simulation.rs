@@ -1,6 +1,6 @@
 //! The simulation behind a plan: streams, gangs and memory follow from its times.
 
-use crate::{PlanDevice, PlanOptions, Residency};
+use crate::{PlanDevice, PlanOptions};
 use anabranch_placement_core::platform::DeviceId;
 use anabranch_placement_core::schedule::Schedule;
 use serde::{Deserialize, Serialize};
@@ -13,44 +13,20 @@ const CHUNKS: u32 = 1 << 16;
 
 /// Input of [`Plan::build`](crate::Plan::build) that a plan file does not name otherwise.
 ///
-/// With it, the plan is made again bit for bit, whatever the present costs are.
+/// With it, the plan is made again bit for bit, even if the costs have changed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Simulation {
-    devices: Vec<PlanDevice>,
-    options: PlanOptions,
-    schedule: Schedule,
+    /// Devices as the plan sees them.
+    pub devices: Vec<PlanDevice>,
+    /// Options of the plan. The plan file names the weights that stay on GPUs, so that the options leave them open.
+    pub options: PlanOptions,
+    /// Placement in time.
+    pub schedule: Schedule,
     /// Whether the plan differs from the requested plan, because that did not fit.
-    repaired: bool,
+    pub repaired: bool,
 }
 
 impl Simulation {
-    /// Creates the simulation of a plan on `devices` that was made with `options` from `schedule`.
-    ///
-    /// The plan file names the weights that stay on GPUs, so that the options leave them open.
-    pub fn new(devices: Vec<PlanDevice>, options: PlanOptions, schedule: Schedule, repaired: bool) -> Self {
-        Self { devices, options: options.with_weights(Residency::Auto), schedule, repaired }
-    }
-
-    /// Returns the devices as the plan sees them.
-    pub fn devices(&self) -> &[PlanDevice] {
-        &self.devices
-    }
-
-    /// Returns the options of the plan.
-    pub fn options(&self) -> &PlanOptions {
-        &self.options
-    }
-
-    /// Returns the schedule.
-    pub fn schedule(&self) -> &Schedule {
-        &self.schedule
-    }
-
-    /// Whether the plan differs from the requested plan, because that did not fit.
-    pub fn is_repaired(&self) -> bool {
-        self.repaired
-    }
-
     /// Finds what does not belong to tasks on these devices, with `data` values between them. O(tasks + transfers).
     ///
     /// # Errors
@@ -86,7 +62,8 @@ mod tests {
     fn what_does_not_belong_to_the_tasks_is_named() {
         let placed = PlacedProgram::chain(&["cpu", "cpu"], &[0, 1], &[8, 4]);
         let device_of = placed.placement.device_of.clone();
-        let sound = Simulation::new(placed.devices, PlanOptions::default(), placed.schedule, false);
+        let PlacedProgram { devices, schedule, .. } = placed;
+        let sound = Simulation { devices, options: PlanOptions::default(), schedule, repaired: false };
         assert_eq!(sound.verify(&device_of, 9), Ok(()));
         assert_eq!(sound.verify(&device_of[1..], 9), Err("has other tasks"));
         type Slip = (fn(&mut Simulation), &'static str);
