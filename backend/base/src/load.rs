@@ -19,8 +19,8 @@ const OWN: f64 = 0.9;
 /// Load of the machine during a measurement. Times in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Load {
-    /// Duration of the measurement.
-    pub wall_ms: f64,
+    /// Duration of the measurement; `None` if nothing was measured.
+    pub wall_ms: Option<f64>,
     /// Processor time of all of this process's threads; `None` if it cannot be read, as outside Linux and macOS.
     pub processor_ms: Option<f64>,
     /// Total time for which these threads were ready but had no core (`/proc/self/task/*/schedstat`); `None` if that
@@ -53,7 +53,8 @@ impl Load {
     }
 
     fn is_busy_with(&self, cores: usize) -> bool {
-        if self.processor_ms.is_some_and(|processor| processor >= OWN * cores as f64 * self.wall_ms) {
+        let own = self.processor_ms.zip(self.wall_ms);
+        if own.is_some_and(|(processor, wall)| processor >= OWN * cores as f64 * wall) {
             return false;
         }
         match (self.waited_share(), self.pressure_percent) {
@@ -68,14 +69,14 @@ impl Load {
     /// Returns the load over two measurements. What one of them does not know is unknown.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
-        if self.wall_ms == 0.0 {
-            return other;
-        }
+        let (Some(own), Some(more)) = (self.wall_ms, other.wall_ms) else {
+            return if self.wall_ms.is_some() { self } else { other };
+        };
         let both = |one: Option<f64>, two: Option<f64>| Some(one? + two?);
-        let pressed = |load: Self| Some(load.pressure_percent? * load.wall_ms);
-        let wall_ms = self.wall_ms + other.wall_ms;
+        let pressed = |load: Self| Some(load.pressure_percent? * load.wall_ms?);
+        let wall_ms = own + more;
         Self {
-            wall_ms,
+            wall_ms: Some(wall_ms),
             processor_ms: both(self.processor_ms, other.processor_ms),
             waited_ms: both(self.waited_ms, other.waited_ms),
             pressure_percent: both(pressed(self), pressed(other)).map(|pressed| pressed / wall_ms),
@@ -97,7 +98,7 @@ impl LoadMeter {
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
         let pressed = since(pressure(), self.pressure).map(|time| 100.0 * time.as_secs_f64() / wall.as_secs_f64());
         Load {
-            wall_ms: ms(wall),
+            wall_ms: Some(ms(wall)),
             processor_ms: since(processor(), self.processor).map(ms),
             waited_ms: since(waited(), self.waited).map(ms),
             pressure_percent: pressed.filter(|percent| percent.is_finite()).map(|percent| percent.min(100.0)),
@@ -164,8 +165,12 @@ mod tests {
 
     #[test]
     fn threads_that_wait_for_cores_or_a_pressed_system_are_a_busy_machine() {
-        let quiet =
-            Load { wall_ms: 100.0, processor_ms: Some(170.0), waited_ms: Some(2.0), pressure_percent: Some(90.0) };
+        let quiet = Load {
+            wall_ms: Some(100.0),
+            processor_ms: Some(170.0),
+            waited_ms: Some(2.0),
+            pressure_percent: Some(90.0),
+        };
         assert!(!quiet.is_busy_with(2), "others wait, and do not keep our threads from their cores");
         assert!(Load { waited_ms: Some(40.0), ..quiet }.is_busy_with(2));
         assert!(Load { waited_ms: None, ..quiet }.is_busy_with(2));
@@ -177,10 +182,13 @@ mod tests {
 
     #[test]
     fn loads_add_up_and_what_one_does_not_know_is_unknown() {
-        let one = Load { wall_ms: 100.0, processor_ms: Some(50.0), waited_ms: None, pressure_percent: Some(10.0) };
-        let two = Load { wall_ms: 300.0, processor_ms: Some(70.0), waited_ms: Some(5.0), pressure_percent: Some(50.0) };
-        let both = Load { wall_ms: 400.0, processor_ms: Some(120.0), waited_ms: None, pressure_percent: Some(40.0) };
-        assert_eq!((one.plus(two), Load::default().plus(two)), (both, two));
+        let one =
+            Load { wall_ms: Some(100.0), processor_ms: Some(50.0), waited_ms: None, pressure_percent: Some(10.0) };
+        let two =
+            Load { wall_ms: Some(300.0), processor_ms: Some(70.0), waited_ms: Some(5.0), pressure_percent: Some(50.0) };
+        let both =
+            Load { wall_ms: Some(400.0), processor_ms: Some(120.0), waited_ms: None, pressure_percent: Some(40.0) };
+        assert_eq!((one.plus(two), Load::default().plus(two), two.plus(Load::default())), (both, two, two));
     }
 
     #[cfg(any(target_os = "linux", target_os = "macos"))]
@@ -189,6 +197,6 @@ mod tests {
         let meter = LoadMeter::start();
         let sum = (0..1_000_000u64).fold(0, |sum, number| std::hint::black_box(sum ^ number));
         let load = meter.stop();
-        assert!(load.processor_ms > Some(0.0) && load.wall_ms > 0.0, "{load:?} {sum}");
+        assert!(load.processor_ms > Some(0.0) && load.wall_ms > Some(0.0), "{load:?} {sum}");
     }
 }

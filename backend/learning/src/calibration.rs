@@ -502,7 +502,7 @@ pub fn calibrate(inventory: &Inventory, known: &mut MachineCosts) -> Result<Opti
             bench.learn_reads(pair.map(|at| DeviceId(at as u32)), elements, known)?;
         }
     }
-    Ok(Some(bench.load()).filter(|load| load.wall_ms > 0.0))
+    Ok(Some(bench.load()).filter(|load| load.wall_ms.is_some()))
 }
 
 /// Places the nodes of a chain alternately on two devices.

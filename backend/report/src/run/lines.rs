@@ -90,10 +90,10 @@ pub fn busy_calibration(load: &Load) -> Option<String> {
 fn waits(load: &Load) -> Option<String> {
     let Load { processor_ms, waited_ms, wall_ms, pressure_percent } = load;
     let ms = |ms: f64| duration(ms * 1e-3);
-    let seen = match (waited_ms.zip(*processor_ms), pressure_percent) {
+    let seen = match (waited_ms.zip(*processor_ms), pressure_percent.zip(*wall_ms)) {
         (Some((waited, ran)), _) => format!("our threads ran for {} and waited {} for a core", ms(ran), ms(waited)),
-        (None, Some(percent)) => {
-            format!("some thread waited for a core for {} % of {}", digits(*percent, 0), ms(*wall_ms))
+        (None, Some((percent, wall))) => {
+            format!("some thread waited for a core for {} % of {}", digits(percent, 0), ms(wall))
         }
         (None, None) => return None,
     };
