@@ -82,7 +82,7 @@ pub mod stochastic;
 #[cfg(test)]
 use anabranch_placement_core::sample;
 pub use anabranch_placement_core::{
-    bound, check, cost, evaluate, exact, graph, network, order, place, platform, problem, quoted, rank, rules,
+    bound, check, cost, count, evaluate, exact, graph, network, order, place, platform, problem, quoted, rank, rules,
     schedule, simulate, streaming, transfer,
 };
 use anabranch_placement_core::{loaded, random, total, union_find};

@@ -64,6 +64,19 @@ pub fn json_problem(error: &serde_json::Error) -> String {
     }
 }
 
+/// Returns a text without the numbers that errors of the system end with (` (os error 2)`): the words say the same.
+pub fn without_os_errors(text: &str) -> String {
+    let mut parts = text.split(" (os error ");
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match part.split_once(')') {
+            Some((number, rest)) if number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-') => plain += rest,
+            _ => plain.extend([" (os error ", part]),
+        }
+    }
+    plain
+}
+
 /// Reads a file as [`read`] does, as text.
 ///
 /// # Errors
@@ -478,6 +491,16 @@ mod tests {
         fs::write(&left_path, "half").expect("as a killed process leaves it");
         write_text(&path, "whole").expect("writable");
         assert_eq!(names(&folder), ["file"]);
+    }
+
+    #[test]
+    fn numbers_of_system_errors_are_left_out_and_nothing_else() {
+        let missing = io::Error::from_raw_os_error(2).to_string();
+        assert!(missing.contains("(os error 2)"));
+        assert_eq!(without_os_errors(&format!("a: {missing}; b")), "a: No such file or directory; b");
+        for text in ["", "a (b)", "a (os error two)", "a (os error 2"] {
+            assert_eq!(without_os_errors(text), text);
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 pub mod bytes;
 pub mod cancel;
+pub mod count;
 pub mod error_kind;
 pub mod files;
 pub mod interruption;

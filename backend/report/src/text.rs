@@ -1,5 +1,6 @@
 //! Formats numbers and names as text for terminals and charts, and escapes characters that a terminal would act on.
 
+pub use anabranch_placement::count::count;
 use anabranch_placement::quoted::{self, Line};
 use std::borrow::Cow;
 use std::path::Path;

@@ -20,7 +20,7 @@ pub mod order;
 pub mod place;
 pub mod platform;
 pub mod problem;
-pub use anabranch_base::quoted;
+pub use anabranch_base::{count, quoted};
 pub mod random;
 pub mod rank;
 pub mod rules;
