@@ -52,6 +52,9 @@ pub enum Refusal {
     /// The version is unknown.
     #[error("has the format or version {found}, but must have {known}")]
     Version { found: String, known: &'static str },
+    /// The field with the version is missing.
+    #[error("has no `{field}`, but must have {known}")]
+    Unversioned { field: &'static str, known: &'static str },
     /// A number outside its range.
     #[error("{place} is {value}, but should be {expected}")]
     Number { place: String, value: f64, expected: &'static str },

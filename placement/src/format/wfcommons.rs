@@ -134,7 +134,8 @@ pub fn parse(bytes: &[u8]) -> Result<TaskGraph, Refusal> {
     let known = "a schema from 1.2 to 1.6";
     match instance.schema_version.as_deref() {
         Some("1.2" | "1.3" | "1.4" | "1.5" | "1.6") => {}
-        found => return Err(Refusal::Version { found: found.unwrap_or("no schemaVersion").into(), known }),
+        Some(found) => return Err(Refusal::Version { found: found.into(), known }),
+        None => return Err(Refusal::Unversioned { field: "schemaVersion", known }),
     }
     let steps = match instance.workflow {
         Workflow { specification: Some(specification), execution, .. } => Steps::specified(specification, execution)?,
@@ -351,7 +352,7 @@ mod tests {
     fn what_is_wrong_is_said_with_its_place() {
         let cases = [
             (NEW, "\"1.6\"", "\"1.1\"", "version 1.1"),
-            (NEW, "\"schemaVersion\"", "\"version\"", "no schemaVersion"),
+            (NEW, "\"schemaVersion\"", "\"version\"", "has no `schemaVersion`, but must have a schema from 1.2"),
             (NEW, "\"id\": \"ID2\", \"runtime", "\"id\": \"ID9\", \"runtime", "task \"ID2\" has no run time"),
             (
                 NEW,
