@@ -182,7 +182,15 @@ fn taken(options: &DetectOptions, with_gpus: bool) -> Result<Inventory, DetectEr
     let notes = surveyed.notes.into_iter().chain(found.notes).collect();
     let mut inventory = Inventory { host: surveyed.host, cpus, gpus: found.gpus, notes, drivers };
     if let Some(threads) = options.threads {
-        inventory.cpus.iter_mut().for_each(|cpu| cpu.use_threads(threads));
+        for cpu in &mut inventory.cpus {
+            cpu.use_threads(threads);
+            if threads.get() > cpu.threads {
+                let (name, used) = (&cpu.name, cpu.threads);
+                inventory
+                    .notes
+                    .push(format!("{name}: {threads} threads are more than its processing units; uses {used}"));
+            }
+        }
     }
     for (device, bytes) in &options.memory_overrides {
         inventory.set_memory(device, *bytes)?;
@@ -365,6 +373,18 @@ mod tests {
         let inventory = detect(&DetectOptions { no_gpu: true, ..options(&[]) }).expect("no device is named");
         assert!(!inventory.cpus.is_empty() && inventory.gpus.is_empty());
         assert!(!inventory.notes.iter().any(|note| note.contains("GPU")), "what was not looked for is not missed");
+    }
+
+    #[test]
+    fn threads_beyond_the_processing_units_are_noted() {
+        let with = |threads: usize| {
+            let threads = NonZeroUsize::new(threads).expect("not 0");
+            detect(&DetectOptions::default().without_gpu().with_threads(threads)).expect("every machine has cpu0")
+        };
+        let noted = |inventory: &Inventory| inventory.notes.iter().any(|note| note.contains("processing units; uses"));
+        assert!(!noted(&with(1)));
+        let most = with(1 << 20);
+        assert!(noted(&most) && most.cpus.iter().all(|cpu| cpu.threads == cpu.pus.len()), "{:?}", most.notes);
     }
 
     #[test]
