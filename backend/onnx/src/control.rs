@@ -85,9 +85,16 @@ pub fn control<G: Graphs>(
             let condition = inputs.first().and_then(Option::as_ref).ok_or_else(|| Fault::missing(0))?;
             let taken = graphs.holds(condition, Some(0))?;
             // A model is wrong without one of its branches, even if the other is taken.
-            node.graph("then_branch")?;
-            node.graph("else_branch")?;
-            graphs.graph(if taken { "then_branch" } else { "else_branch" }, Vec::new())
+            let [then, other] = [node.graph("then_branch")?, node.graph("else_branch")?];
+            for (index, (then, other)) in then.outputs.iter().zip(&other.outputs).enumerate() {
+                if let (Some(then), Some(other)) = (then.dtype, other.dtype)
+                    && then != other
+                {
+                    let text = format!("output {index} is {then} in its then_branch, but {other} in its else_branch");
+                    return Err(Fault::invalid(text).into());
+                }
+            }
+            computed(node, if taken { "then_branch" } else { "else_branch" }, Vec::new(), graphs)
         }
         "Loop" => repeated(node, inputs, graphs),
         _ => scanned(node, inputs, graphs),
@@ -119,7 +126,7 @@ fn repeated<G: Graphs>(
         let number = Tensor::from_i64s(&[pass]).reshaped(Shape::scalar()).expect("one element is a scalar");
         let mut items = vec![graphs.value(number)?, graphs.value(yes())?];
         items.append(&mut carried);
-        let mut outputs = graphs.graph("body", items)?;
+        let mut outputs = computed(node, "body", items, graphs)?;
         condition = outputs.remove(0);
         collect(&mut collected, outputs.split_off(states), graphs)?;
         same_types(&types, &outputs, graphs)?;
@@ -182,7 +189,7 @@ fn scanned<G: Graphs>(
             let at = if *backwards { passes - 1 - pass } else { pass };
             items.push(graphs.slice(value, *axis, at)?);
         }
-        let mut outputs = graphs.graph("body", items)?;
+        let mut outputs = computed(node, "body", items, graphs)?;
         collect(&mut collected, outputs.split_off(states), graphs)?;
         same_types(&types, &outputs, graphs)?;
         carried = outputs;
@@ -201,6 +208,25 @@ fn scanned<G: Graphs>(
         carried.push(graphs.stack(values, axis)?);
     }
     Ok(carried)
+}
+
+/// Returns the outputs of the graph of this attribute, which have the types that it declares.
+fn computed<G: Graphs>(
+    node: &Node,
+    name: &'static str,
+    inputs: Vec<G::Value>,
+    graphs: &mut G,
+) -> Result<Vec<G::Value>, Wrong<G::Error>> {
+    let values = graphs.graph(name, inputs)?;
+    for (index, (output, value)) in node.graph(name)?.outputs.iter().zip(&values).enumerate() {
+        if let (Some(declared), Some(made)) = (output.dtype, graphs.dtype(value))
+            && declared != made
+        {
+            let text = format!("output {index} of its {name} is declared as {declared}, but computed as {made}");
+            return Err(Fault::invalid(text).into());
+        }
+    }
+    Ok(values)
 }
 
 /// Returns the types of values, which stay while the values go into a graph: it may reuse their memory.

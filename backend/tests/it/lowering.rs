@@ -119,6 +119,30 @@ fn loops_that_contradict_their_definition_are_refused() {
 }
 
 #[test]
+fn branches_of_another_type_than_declared_are_refused() {
+    let typed = |name: &str, kind: i64| ValueInfoProto::tensor(name, kind, Vec::new());
+    let lowered = |then: i64, other: i64| {
+        let branch = |declared: i64| GraphProto {
+            node: vec![NodeProto::of("Identity", &["x"], &["b"])],
+            output: vec![typed("b", declared)],
+            ..GraphProto::default()
+        };
+        let node = NodeProto::of("If", &["c"], &["y"])
+            .with(AttributeProto::graph("then_branch", &branch(then)))
+            .with(AttributeProto::graph("else_branch", &branch(other)));
+        let not = NodeProto::of("Not", &["n"], &["c"]);
+        let none = NodeProto::of("IsNaN", &["x"], &["n"]);
+        lowered(vec![none, not, node], Vec::new(), vec![TensorProto::f32s("x", &[], &[1.0])])
+    };
+    let (float, integer) = (data_type::FLOAT, data_type::INT64);
+    assert!(lowered(float, float).is_ok());
+    let error = lowered(integer, integer).expect_err("both are computed as f32").to_string();
+    assert!(error.contains("declared as i64, but computed as f32"), "{error}");
+    let error = lowered(float, integer).expect_err("two types").to_string();
+    assert!(error.contains("output 0 is f32 in its then_branch, but i64 in its else_branch"), "{error}");
+}
+
+#[test]
 fn a_product_with_zero_stays_zero() {
     let axis = || TensorProto::i64s("axis", &[], &[0]);
     let node = || NodeProto::of("CumProd", &["x", "axis"], &["y"]);
