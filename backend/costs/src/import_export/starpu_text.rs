@@ -6,7 +6,7 @@
 //! implementations. Each implementation has the number of entries, the sums and parameters of three regressions, and
 //! the entries.
 
-use std::fmt::Write;
+use std::fmt::Display;
 
 const VERSION: u64 = 45;
 
@@ -51,48 +51,36 @@ pub(super) struct Model {
 
 /// Prints the model with one implementation per combination and without regressions.
 pub(super) fn print(model: &Model) -> String {
-    let mut text = String::new();
-    // Writing to a string cannot fail.
-    let _ = print_to(&mut text, model);
+    let mut text: String = model.comments.iter().map(|comment| format!("# {comment}\n")).collect();
+    let mut put = |what: &str, value: &dyn Display| text += &format!("# {what}\n{value}\n");
+    put("Performance Model Version", &VERSION);
+    put("number of combinations", &model.combinations.len());
+    for Combination { devices, entries } in &model.combinations {
+        put("number of types devices", &devices.len());
+        for device in devices {
+            put("device type (CPU - 0, CUDA - 1, OPENCL - 2)", &device.kind);
+            put("device id", &device.number);
+            put("number of cores", &device.cores);
+        }
+        put("number of implementations", &1);
+        put("number of entries", &entries.len());
+        let none = [0.0; 4].map(exponential).join("\t");
+        put("sumlnx\tsumlnx2\tsumlny\tsumlnxlny\talpha\tbeta\tn\tminx\tmaxx", &format!("{none}\tnan\tnan\t0\t0\t0"));
+        put("a\tb\tc", &"nan\tnan\tnan");
+        put("not multiple-regression-base", &0);
+        let entries: String = entries.iter().map(Entry::line).collect();
+        put("hash\tsize\tflops\tmean (us)\tdev (us)\tsum\tsum2\tn", &entries);
+    }
     text
 }
 
-fn print_to(text: &mut String, model: &Model) -> std::fmt::Result {
-    for comment in &model.comments {
-        writeln!(text, "# {comment}")?;
+impl Entry {
+    fn line(&self) -> String {
+        let Self { footprint, bytes, flops, mean, deviation, count } = *self;
+        let samples = count as f64;
+        let figures = [flops, mean, deviation, mean * samples, (deviation * deviation + mean * mean) * samples];
+        format!("{footprint:08x}\t{bytes}\t{}\t{count}\n", figures.map(exponential).join("\t"))
     }
-    writeln!(text, "##################\n# Performance Model Version\n{VERSION}\n")?;
-    writeln!(text, "####################\n# COMBs\n# number of combinations\n{}", model.combinations.len())?;
-    for (number, combination) in model.combinations.iter().enumerate() {
-        writeln!(
-            text,
-            "####################\n# COMB_{number}\n# number of types devices\n{}",
-            combination.devices.len()
-        )?;
-        for (at, device) in combination.devices.iter().enumerate() {
-            writeln!(
-                text,
-                "####################\n# DEV_{at}\n# device type (CPU - 0, CUDA - 1, OPENCL - 2)\n{}",
-                device.kind
-            )?;
-            writeln!(text, "####################\n# DEV_{at}\n# device id\n{}", device.number)?;
-            writeln!(text, "####################\n# DEV_{at}\n# number of cores\n{}", device.cores)?;
-        }
-        writeln!(text, "##########\n# number of implementations\n1\n#####")?;
-        writeln!(text, "# Model for combination {number}\n# number of entries\n{}", combination.entries.len())?;
-        writeln!(text, "# sumlnx\tsumlnx2\tsumlny\tsumlnxlny\talpha\tbeta\tn\tminx\tmaxx")?;
-        let none = exponential(0.0);
-        writeln!(text, "{none}\t{none}\t{none}\t{none}\tnan\tnan\t0\t0\t0")?;
-        writeln!(text, "# a\tb\tc\nnan\tnan\tnan\n# not multiple-regression-base\n0")?;
-        writeln!(text, "# hash\tsize\tflops\tmean (us)\tdev (us)\tsum\tsum2\tn")?;
-        for Entry { footprint, bytes, flops, mean, deviation, count } in &combination.entries {
-            let samples = *count as f64;
-            let figures = [*flops, *mean, *deviation, mean * samples, (deviation * deviation + mean * mean) * samples];
-            let figures = figures.map(exponential).join("\t");
-            writeln!(text, "{footprint:08x}\t{bytes}\t{figures}\t{count}")?;
-        }
-    }
-    Ok(())
 }
 
 /// Formats a number as C's `%.6e` does.
@@ -107,7 +95,7 @@ fn exponential(value: f64) -> String {
     }
 }
 
-fn wrong_at(line: usize, problem: impl std::fmt::Display) -> String {
+fn wrong_at(line: usize, problem: impl Display) -> String {
     format!("line {line}: {problem}")
 }
 

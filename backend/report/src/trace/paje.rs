@@ -2,8 +2,10 @@
 //! in it the groups, and in these the tracks. Slices are states, flows are links, counters are variables.
 
 use super::{Slice, Trace, Track};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::{self, Write};
+use std::iter;
 
 /// Kinds of events, numbered by position: name, then fields with their types, unless they are strings.
 const EVENTS: [(&str, &str); 12] = [
@@ -49,17 +51,16 @@ impl Trace {
             text.push_str("%EndEventDef\n");
         }
         self.types(&mut text);
-        self.containers(&mut text);
+        let containers = self.containers();
+        for [alias, kind, parent, name] in &containers {
+            put(&mut text, "CreateContainer", &[&seconds(0), alias, kind, parent, name]);
+        }
         let happenings = self.happenings();
         let end = seconds(happenings.last().map_or(0, |last| last.0));
         text.extend(happenings.into_iter().map(|(_, line)| line));
-        for index in 0..self.tracks.len() {
-            put(&mut text, "DestroyContainer", &[&end, "track", &track(Track(index))]);
+        for [alias, kind, ..] in containers.iter().rev() {
+            put(&mut text, "DestroyContainer", &[&end, kind, alias]);
         }
-        for index in 0..self.groups.len() {
-            put(&mut text, "DestroyContainer", &[&end, "group", &format!("g{index}")]);
-        }
-        put(&mut text, "DestroyContainer", &[&end, "run", "r"]);
         writer.write_all(text.as_bytes())
     }
 
@@ -77,15 +78,13 @@ impl Trace {
         }
     }
 
-    fn containers(&self, text: &mut String) {
-        let start = seconds(0);
-        put(text, "CreateContainer", &[&start, "r", "run", "0", "run"]);
-        for (index, group) in self.groups.iter().enumerate() {
-            put(text, "CreateContainer", &[&start, &format!("g{index}"), "group", "r", group]);
-        }
-        for (index, (group, name)) in self.tracks.iter().enumerate() {
-            put(text, "CreateContainer", &[&start, &track(Track(index)), "track", &format!("g{}", group.0), name]);
-        }
+    /// Returns alias, type, parent and name of each container, behind its parent.
+    fn containers(&self) -> Vec<[String; 4]> {
+        let groups = self.groups.iter().enumerate().map(|(at, name)| (format!("g{at}"), "group", "r".into(), &**name));
+        let tracks = self.tracks.iter().enumerate();
+        let tracks = tracks.map(|(at, (group, name))| (track(Track(at)), "track", format!("g{}", group.0), &**name));
+        let all = iter::once(("r".into(), "run", "0".into(), "run")).chain(groups).chain(tracks);
+        all.map(|(alias, kind, parent, name)| [alias, kind.into(), parent, name.into()]).collect()
     }
 
     /// Returns the lines of all events with a time, sorted by it. Events of the same time are in the order of their
@@ -106,7 +105,7 @@ impl Trace {
             while let Some(end) = open.pop_if(|end| *end <= slice.start) {
                 note(end, "PopState", &["state", &place]);
             }
-            let value = values.iter().position(|value| *value == state(slice)).unwrap_or_default();
+            let value = values.binary_search(&state(slice)).unwrap_or_default();
             note(slice.start, "PushState", &["state", &place, &format!("s{value}"), &slice.name]);
             open.push(slice.end);
         }
@@ -120,7 +119,7 @@ impl Trace {
         }
         let names = self.counter_names();
         for counter in &self.counters {
-            let alias = names.iter().position(|name| *name == counter.name).unwrap_or_default();
+            let alias = names.binary_search(&&*counter.name).unwrap_or_default();
             for [time, value] in &counter.samples {
                 note(*time, "SetVariable", &[&format!("v{alias}"), &track(counter.track), &value.to_string()]);
             }
@@ -131,18 +130,16 @@ impl Trace {
 
     /// Returns the states that occur.
     fn values(&self) -> Vec<&str> {
-        let mut values: Vec<&str> = self.slices.iter().map(state).collect();
-        values.sort_unstable();
-        values.dedup();
-        values
+        distinct(self.slices.iter().map(state))
     }
 
     fn counter_names(&self) -> Vec<&str> {
-        let mut names: Vec<&str> = self.counters.iter().map(|counter| counter.name.as_str()).collect();
-        names.sort_unstable();
-        names.dedup();
-        names
+        distinct(self.counters.iter().map(|counter| &*counter.name))
     }
+}
+
+fn distinct<'n>(names: impl Iterator<Item = &'n str>) -> Vec<&'n str> {
+    names.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// Returns the value of a slice's state: the op of a node, otherwise its category. Few values make a readable legend.
