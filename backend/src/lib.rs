@@ -196,7 +196,8 @@ pub mod files {
     //! Files of users: reads regular files within bounds, and writes files whole or not at all.
 
     pub use anabranch_base::files::{
-        MOST_BYTES, abandon, append, json_problem, make_directory, may_write, open, read, read_text, write,
+        MOST_BYTES, abandon, append, json_problem, make_directory, may_write, open, read, read_text, without_os_errors,
+        write,
     };
 }
 
@@ -329,9 +330,9 @@ pub mod session {
     //! The library's interface: open a model, describe it, run arrays through it.
 
     pub use anabranch_session::{
-        ArrayError, Dynamic, ErrorKind, HostOperator, Inputs, Later, LaterRun, OnDeviceLoss, OutputError, OutputKey,
-        Outputs, Part, Prepared, ResolvedConfig, Run, RunPrediction, SETTINGS, Session, SessionConfig, SessionError,
-        SettingError, State, StatePair, Stateful, ValueInfo, events_json, random_tensor, tensor, view,
+        ArrayError, Dynamic, ErrorKind, EventKind, HostOperator, Inputs, Later, LaterRun, OnDeviceLoss, OutputError,
+        OutputKey, Outputs, Part, Prepared, ResolvedConfig, Run, RunEvent, RunEvents, RunPrediction, SETTINGS, Session,
+        SessionConfig, SessionError, SettingError, State, StatePair, Stateful, ValueInfo, random_tensor, tensor, view,
     };
 }
 

@@ -1,5 +1,6 @@
 //! Failures on their way to Python exceptions.
 
+use anabranch::files::without_os_errors;
 use anabranch::flow::FlowError;
 use anabranch::pipeline::PipelineError;
 use anabranch::{ErrorKind, SessionError};
@@ -29,7 +30,7 @@ struct About {
 
 impl Failure {
     pub(crate) fn new(kind: ErrorKind, text: impl Display) -> Self {
-        Self { kind, text: text.to_string(), about: Box::default() }
+        Self { kind, text: without_os_errors(&text.to_string()), about: Box::default() }
     }
 
     /// Returns the failure of an argument that cannot be used.

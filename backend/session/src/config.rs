@@ -17,7 +17,7 @@ use anabranch_planning::{Constraints, Order, PlatformFile, Strategy};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 
 /// Defines the configuration, its merge, its reader by names, and the list of names, each from the same lines.
@@ -119,7 +119,7 @@ config! {
         dims: BTreeMap<String, usize> = value::parsed_map, "sizes of dimensions that no input binds, by symbol or by input and axis, such as batch=4,x[1]=128";
         cached: usize = value::parsed, "positions that costs take caches of keys and values to hold; else their capacity";
         #[serde(skip)]
-        limits: Limits = value::limits, "limits on what a model may ask for, such as nodes=2000000,tensor_bytes=128GiB";
+        limits: Limits = value::limits, "limits on what a model may ask for, such as nodes=2000000,tensor_bytes=128GiB; other limits keep their defaults";
     }
     others {
         /// Inputs and outputs that stay on a device from run to run, by name, see [`Self::with_resident`].
@@ -206,7 +206,8 @@ impl SessionConfig {
                 software_gpu: self.software_gpu.unwrap_or(usual.software_gpu),
                 memory_overrides: self.memory.into_iter().flatten().collect(),
                 slowdowns: self.emulate.into_iter().flatten().collect(),
-                only: self.devices.unwrap_or_default(),
+                // A set of devices has no order: each order gives the same plans and the same files of a cache.
+                only: self.devices.into_iter().flatten().collect::<BTreeSet<_>>().into_iter().collect(),
             },
             strategy: self.place.unwrap_or_default(),
             order: self.order.unwrap_or_default(),

@@ -270,6 +270,16 @@ impl Session {
         Ok(names.filter(|name| known.insert(name.clone())).collect())
     }
 
+    /// Returns the names among the sizes of the options that are no dimension of this model.
+    pub fn unknown_dims(&self) -> Vec<String> {
+        let model = self.model();
+        let given = |name: &String, size: usize| BTreeMap::from([(name.clone(), size)]);
+        let is_unknown = |(name, size): &(&String, &usize)| {
+            Sizes::named(&model.inputs, &given(name, **size)).is_err_and(|error| error.input.is_none())
+        };
+        self.options.dims.iter().filter(is_unknown).map(|(name, _)| name.clone()).collect()
+    }
+
     /// Returns the required inputs that are missing and have an unknown number of dimensions.
     ///
     /// # Errors

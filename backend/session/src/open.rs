@@ -277,6 +277,14 @@ impl Session {
         lock(&self.costs).clone()
     }
 
+    /// Replaces the knowledge of the devices' costs (default: the configuration's). Existing plans stay.
+    pub fn replace_costs(&mut self, costs: CostStore) {
+        let fingerprint = self.inventory.fingerprint();
+        let mut costs = costs;
+        costs.settle(&fingerprint);
+        self.costs = Mutex::new(costs);
+    }
+
     /// Adds the costs that this session has learnt to a cost store file. Later sessions get them by
     /// [`SessionConfig::with_costs`].
     ///

@@ -13,6 +13,7 @@ use anabranch_ir::program::Program;
 use anabranch_onnx::import;
 use anabranch_onnx::lower::Continuation;
 use anabranch_planning::{Lowered, Machine, PlanChoice, Planned};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -90,10 +91,16 @@ impl Session {
     /// Opens a compiled model. If it is not usable here, opens its source, if that is unchanged, with a note.
     pub(super) fn open_compiled(path: &Path, config: SessionConfig) -> Result<Self, SessionError> {
         let file = CompiledFile::open(path)?;
+        let given = config.clone();
         let (mut options, same) = file.adopted(config)?;
         // No graphics driver is loaded if it would find nothing.
         let known = if same && file.knows_no_gpu() { options.detected(detect_cpus).ok() } else { None };
-        let inventory = known.map_or_else(|| options.detected(detect), Ok)?;
+        let inventory = match known.map_or_else(|| options.detected(detect), Ok) {
+            Ok(inventory) => inventory,
+            Err(error) if given.clone().resolve().detected(detect).is_ok() => return Err(file.stale(error).into()),
+            Err(error) => return Err(error.into()),
+        };
+        file.verify_devices(&given, &options, &inventory)?;
         let mut session = Self::on(inventory, file.model(), Vec::new(), options.clone());
         // A file must not raise the limits beyond the present memory.
         let host = session.inventory.host.memory;
@@ -127,6 +134,13 @@ impl Session {
     /// Returns the origin of the model, if it is a compiled model.
     pub fn compiled(&self) -> Option<&About> {
         self.precompiled.as_ref().map(|precompiled| &precompiled.compiled.about)
+    }
+
+    /// Returns the options with which a compiled model was made and that differ from their defaults, by the names of
+    /// [`SETTINGS`](crate::SETTINGS); empty for other models.
+    pub fn compiled_settings(&self) -> BTreeMap<String, Value> {
+        let settings = self.precompiled.as_ref().map(|precompiled| &precompiled.compiled.settings);
+        settings.map_or_else(BTreeMap::new, compiled::stated)
     }
 
     /// Returns the open file, if it is a compiled model.

@@ -7,7 +7,7 @@ use super::status::{Failure, guarded};
 use super::tensors::code;
 use super::text::{c_text, written};
 use anabranch::planning::Planned;
-use anabranch::session::{Run, events_json};
+use anabranch::session::{Run, RunEvent, RunEvents};
 use anabranch::{Tensor, borrowed};
 use serde_json::{Value, json};
 use std::ffi::{CString, c_char};
@@ -34,7 +34,7 @@ pub(crate) struct Made {
     later: usize,
     cold: bool,
     /// Events of a profiled run.
-    events: Option<Value>,
+    events: Option<Vec<RunEvent>>,
 }
 
 struct Output {
@@ -52,7 +52,7 @@ impl Made {
             tensor: borrowed::owned(tensor),
         };
         let outputs = run.outputs.iter().map(output).collect();
-        let events = profile.then(|| events_json(&run)["events"].take());
+        let events = profile.then(|| RunEvents::of(&run).events);
         let later = run.later.as_ref().map_or(0, |later| later.phases);
         Self {
             outputs,
@@ -89,7 +89,7 @@ impl Made {
             "devices": plan.devices().iter().enumerate().map(device).collect::<Vec<_>>(),
         });
         if let Some(events) = &self.events {
-            report["events"] = events.clone();
+            report["events"] = json!(events);
         }
         report
     }

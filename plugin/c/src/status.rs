@@ -2,6 +2,7 @@
 
 use super::abi::anabranch_status as Status;
 use super::text::c_text;
+use anabranch::files::without_os_errors;
 use anabranch::session::SettingError;
 use anabranch::{ErrorKind, SessionError};
 use anabranch_kernels::{OutOfMemory, panic_text};
@@ -22,7 +23,7 @@ pub(crate) type Result<T> = std::result::Result<T, Failure>;
 
 impl Failure {
     pub(crate) fn new(status: Status, text: impl fmt::Display) -> Self {
-        Self { status, text: text.to_string() }
+        Self { status, text: without_os_errors(&text.to_string()) }
     }
 
     /// Returns the failure of a wrong call.

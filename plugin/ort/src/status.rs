@@ -1,5 +1,6 @@
 //! Errors and panics on their way to ONNX Runtime.
 
+use anabranch::files::without_os_errors;
 use anabranch_kernels::{OutOfMemory, panic_text};
 use ort_sys::{OrtApi, OrtErrorCode, OrtStatusPtr};
 use std::any::Any;
@@ -19,12 +20,12 @@ pub(crate) type Result<T> = std::result::Result<T, Failure>;
 impl Failure {
     /// Returns the failure of this library.
     pub(crate) fn new(text: impl fmt::Display) -> Self {
-        Self { code: OrtErrorCode::ORT_EP_FAIL, text: text.to_string() }
+        Self { code: OrtErrorCode::ORT_EP_FAIL, text: without_os_errors(&text.to_string()) }
     }
 
     /// Returns the failure of a wrong request by the application.
     pub(crate) fn argument(text: impl fmt::Display) -> Self {
-        Self { code: OrtErrorCode::ORT_INVALID_ARGUMENT, text: text.to_string() }
+        Self { code: OrtErrorCode::ORT_INVALID_ARGUMENT, text: without_os_errors(&text.to_string()) }
     }
 }
 

@@ -5,6 +5,7 @@ use super::schedule_file::ScheduleFile;
 use super::{CliError, Output, pretty, write_file};
 use anabranch::pipeline::StageMapping;
 use anabranch::plan_file::PlanFile;
+use anabranch::session::RunEvents;
 use anabranch::{CostStore, PlatformFile, did_you_mean};
 use anabranch_placement::format::json;
 use anabranch_placement::pipeline::document;
@@ -131,8 +132,8 @@ impl FormatsCommand {
 }
 
 impl Format {
-    /// Returns the schema of the type that reads or writes the files. CSV files and events, which have no type, have a
-    /// schema in `formats/`.
+    /// Returns the schema of the type that reads or writes the files. CSV files, which have no type, have a schema in
+    /// `formats/`.
     fn schema(&self) -> Result<String, CliError> {
         let schema = match self.name {
             "plan" => schema_for!(PlanFile),
@@ -146,7 +147,7 @@ impl Format {
                 SchemaSettings::default().for_serialize().into_generator().into_root_schema_for::<ScheduleFile>()
             }
             "schedule-csv" => return Ok(include_str!("../formats/schedule-csv.schema.json").into()),
-            "events" => return Ok(include_str!("../formats/events.schema.json").into()),
+            "events" => schema_for!(RunEvents),
             "pipeline" => document::schema(),
             "pipeline-csv" => return Ok(include_str!("../formats/pipeline-csv.schema.json").into()),
             "stages" => schema_for!(StageMapping),

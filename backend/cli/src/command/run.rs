@@ -17,7 +17,7 @@ use anabranch::CostStore;
 use anabranch::compare::{Series, SeriesOptions, measure};
 use anabranch::execute::RunOptions;
 use anabranch::refine::{Refined, Refinement};
-use anabranch::session::events_json;
+use anabranch::session::RunEvents;
 use anabranch::session::{Prepared, Run, SessionError};
 use anabranch_report::report::trace;
 use anabranch_report::run::{Gantt, Report};
@@ -142,7 +142,7 @@ impl RunCommand {
                 .zip(form)
                 .map_or(Ok(()), |(path, form)| outputs::write(path, form, &shown.outputs, opened.session.outputs())),
             if_named(self.profile.as_ref(), |path| {
-                write_with(path, |file| Ok(serde_json::to_writer_pretty(file, &events_json(shown))?))
+                write_with(path, |file| Ok(serde_json::to_writer_pretty(file, &RunEvents::of(shown))?))
             }),
             if_named(self.trace.as_ref(), |path| trace_file::write(path, self.trace_format, &trace(shown))),
             if_named(self.gantt.as_ref(), |path| {

@@ -29,6 +29,7 @@ mod source;
 
 pub use cache::{Cache, CacheOutcome, CachedSession};
 pub use error::CompiledError;
+pub(crate) use settings::stated;
 pub(crate) use source::{Source, stamp};
 
 use crate::{ResolvedConfig, SessionConfig};
@@ -133,6 +134,8 @@ pub(crate) struct Compiled {
     pub(crate) about: About,
     /// Source from which it was compiled, if known.
     pub(crate) source: Option<Source>,
+    /// Options with which it was compiled.
+    pub(crate) settings: SessionConfig,
     pub(crate) inputs: BTreeMap<String, TensorSpec>,
     /// Number of rows of the tables that inputs index, by the inputs' names.
     pub(crate) tables: BTreeMap<String, u64>,
@@ -236,6 +239,28 @@ impl CompiledFile {
         settings::adopted(&self.path, &self.description.settings, config)
     }
 
+    /// Checks that the devices which its own options name are there. Options that the caller gives (`given`) are the
+    /// caller's.
+    ///
+    /// # Errors
+    /// If one is missing.
+    pub(crate) fn verify_devices(
+        &self,
+        given: &SessionConfig,
+        options: &ResolvedConfig,
+        inventory: &Inventory,
+    ) -> Result<(), CompiledError> {
+        match settings::missing_device(given, options, inventory) {
+            Some(problem) => Err(self.stale(problem)),
+            None => Ok(()),
+        }
+    }
+
+    /// Creates the error of an option of its own that does not fit the present devices.
+    pub(crate) fn stale(&self, problem: impl std::fmt::Display) -> CompiledError {
+        CompiledError::elsewhere(&self.path, format!("its own options do not fit the present devices: {problem}"))
+    }
+
     /// Whether no GPU would be found now with the same options: there was no GPU at compilation, and drivers and
     /// devices are unchanged.
     pub(crate) fn knows_no_gpu(&self) -> bool {
@@ -323,8 +348,9 @@ impl CompiledFile {
         match unknown {
             Some(value) => Err(CompiledError::damaged(&path, format!("its input {:?} is not listed", value.name))),
             None => {
-                let (inputs, choice) = (given, settings.resolve().choice());
-                Ok(Compiled { file: path, about, source, inputs, tables, program, rest, constants, plan, choice })
+                let (inputs, choice) = (given, settings.clone().resolve().choice());
+                let file = path;
+                Ok(Compiled { file, about, source, settings, inputs, tables, program, rest, constants, plan, choice })
             }
         }
     }

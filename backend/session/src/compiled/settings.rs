@@ -2,6 +2,10 @@
 
 use super::error::CompiledError;
 use crate::{ResolvedConfig, SessionConfig};
+use anabranch_device::Inventory;
+use anabranch_planning::{Constraints, Strategy};
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Returns the options that decide programs and plans.
@@ -41,6 +45,34 @@ pub(super) fn adopted(
     let options = SessionConfig { gpu: wants_gpu, dims: None, ..given }.or(base).resolve();
     let is_same = options.devices == stored.devices && options.constraints == stored.constraints;
     Ok((options, is_same))
+}
+
+/// Returns what names a device that is missing, if an option does that which the caller has not given.
+pub(super) fn missing_device(given: &SessionConfig, options: &ResolvedConfig, inventory: &Inventory) -> Option<String> {
+    let Constraints { pins, resident, .. } = &options.constraints;
+    let pins = pins.iter().filter(|_| given.pin.is_none());
+    let pinned = pins.map(|pin| (&pin.device, format!("`{}` is pinned to", pin.pattern)));
+    let resident = resident.iter().filter(|_| given.resident.is_none());
+    let kept = resident.map(|kept| (&kept.device, format!("`{}` stays on", kept.name)));
+    let place = match &options.strategy {
+        Strategy::Device(name) if given.place.is_none() => Some((name, "all nodes are on".to_owned())),
+        _ => None,
+    };
+    let missing = pinned.chain(kept).chain(place).find(|(device, _)| inventory.device(device).is_none());
+    missing.map(|(device, what)| {
+        let known: Vec<_> = inventory.devices().map(|device| device.name().to_owned()).collect();
+        format!("{what} `{device}`, but the devices are {}", known.join(", "))
+    })
+}
+
+/// Returns the options that a compiled model holds and that differ from their defaults, as JSON by their names.
+pub(crate) fn stated(compiled: &SessionConfig) -> BTreeMap<String, Value> {
+    let values = |config: &SessionConfig| match serde_json::to_value(config) {
+        Ok(Value::Object(values)) => values,
+        _ => Map::new(),
+    };
+    let usual = values(&of(&SessionConfig::default().resolve()));
+    values(compiled).into_iter().filter(|(name, value)| usual.get(name) != Some(value)).collect()
 }
 
 /// Checks that the given options ask for the program of the compiled model.
@@ -86,8 +118,6 @@ mod tests {
     use anabranch_device::{CpuGranularity, DetectOptions};
     use anabranch_onnx::lower::Rewrites;
     use anabranch_plan::{PlanOptions, Residency, StreamMode};
-    use anabranch_planning::Strategy;
-    use std::collections::BTreeMap;
 
     fn usual() -> SessionConfig {
         SessionConfig::default()

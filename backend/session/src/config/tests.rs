@@ -63,6 +63,21 @@ fn all_settings_are_known_and_wrong_ones_refused_in_words() {
 }
 
 #[test]
+fn the_order_of_devices_and_earlier_limits_do_not_count() {
+    let resolved = |text: &str| {
+        let mut config = SessionConfig::default();
+        config.set("devices", text).expect("names");
+        config.resolve().devices
+    };
+    assert_eq!(resolved("cpu1,cpu0,cpu1"), resolved("cpu0,cpu1"));
+    let mut config = SessionConfig::default();
+    config.set("limits", "nodes=5").expect("known");
+    config.set("limits", "tensor_bytes=1KiB").expect("known");
+    let limits = config.resolve().limits;
+    assert_eq!((limits.nodes, limits.tensor_bytes), (Limits::default().nodes, 1024));
+}
+
+#[test]
 fn json_sets_what_text_sets_and_separates_names_that_text_cannot() {
     let pairs = [
         ("threads", json!(2), "2"),
