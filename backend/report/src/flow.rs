@@ -1,7 +1,7 @@
 //! A run of a flow over time, with the activity of each worker, as a chart and as a trace.
 
 use crate::chart::{Interval, Lane, TimePanel, Timeline};
-use crate::text::duration;
+use crate::text::{count, duration};
 use crate::trace::{Slice, Trace};
 use anabranch::flow::{FlowEvent, FlowReport, Scheduler, WorkerConfig};
 use serde_json::{Map, json};
@@ -31,10 +31,10 @@ pub fn timeline(program: &str, scheduler: Scheduler, report: &FlowReport) -> Tim
     Timeline {
         title: format!("{program}, {} scheduler", scheduler.name()),
         subtitle: format!(
-            "{} tasks in {}, {} messages between machines",
-            report.tasks(),
+            "{} in {}, {} between machines",
+            count(report.tasks(), "task"),
             duration(end),
-            report.traffic.messages
+            count(report.traffic.messages, "message")
         ),
         key: Vec::new(),
         marks: Vec::new(),

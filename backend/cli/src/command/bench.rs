@@ -6,7 +6,7 @@ use anabranch::compare::{Comparison, DYNAMIC, Outcome};
 use anabranch_report::comparison::{Names, agreement, by_callers};
 use anabranch_report::run::busy;
 use anabranch_report::table::Table;
-use anabranch_report::text::{amount, duration, interval};
+use anabranch_report::text::{amount, count, duration, interval};
 use clap::Args;
 use std::fmt::Write;
 
@@ -50,7 +50,8 @@ fn text(comparisons: &[Comparison]) -> String {
         let (warmup, callers) = (first.warmup, by_callers(first));
         let _ = writeln!(
             text,
-            "each configuration in turn, after {warmup} runs to warm up{callers}; intervals of medians\n"
+            "each configuration in turn, after {} to warm up{callers}; intervals of medians\n",
+            count(warmup, "run")
         );
     }
     let mut table =

@@ -7,7 +7,7 @@ use anabranch::device::format_bytes;
 use anabranch_report::comparison::{DEFINITIONS, Names, agreement, by_callers, distinct, fastest, matrix_text};
 use anabranch_report::run::{busy, one_device};
 use anabranch_report::table::Table;
-use anabranch_report::text::{WIDTH, digits, duration, error, interval, wrapped};
+use anabranch_report::text::{WIDTH, count, digits, duration, error, interval, wrapped};
 use clap::Args;
 use std::fmt::Write as _;
 
@@ -56,13 +56,13 @@ fn text_of(comparison: &Comparison) -> String {
     let names = Names::of(comparison);
     let refined = match comparison.refine {
         0 => String::new(),
-        rounds => format!(" after {rounds} rounds of learning"),
+        rounds => format!(" after {} of learning", count(rounds, "round")),
     };
     let mut text = format!(
-        "{}: {} nodes, {} runs of each configuration in turn{}{refined}\n\n{}\n{}\n{}\n",
+        "{}: {}, {} of each configuration in turn{}{refined}\n\n{}\n{}\n{}\n",
         comparison.model,
-        comparison.nodes,
-        comparison.repeat,
+        count(comparison.nodes, "node"),
+        count(comparison.repeat, "run"),
         by_callers(comparison),
         DEFINITIONS.join("\n"),
         makespans(comparison, &names),

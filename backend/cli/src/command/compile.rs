@@ -7,6 +7,7 @@ use super::open::{self, inputs_of, open_session};
 use super::progress::waiting;
 use super::{CliError, Output, lossy, note, version, wrote};
 use anabranch::device::format_bytes;
+use anabranch_report::text::count;
 use clap::Args;
 use serde_json::json;
 use std::path::PathBuf;
@@ -57,9 +58,10 @@ impl CompileCommand {
             let (weights, nodes) = (format_bytes(about.weights), about.nodes);
             let later = match about.later {
                 0 => String::new(),
-                count => format!("; {count} operators are planned when their shapes are known"),
+                later => format!("; {} planned when the shapes are known", count(later, "operator")),
             };
-            format!("{model}: {nodes} nodes, placed by {}{later}; constants of {weights}\n", about.strategy)
+            let nodes = count(nodes, "node");
+            format!("{model}: {nodes}, placed by {}{later}; constants of {weights}\n", about.strategy)
         };
         if !about.fixed.is_empty() {
             let names = about.fixed.join(", ");

@@ -37,7 +37,10 @@ pub(super) fn choices(
         }
     }
     match choices.is_empty() {
-        true => Err(CliError::input(format!("{flag}: `{DYNAMIC}` has no plan; add a strategy or a device"))),
+        true => Err(CliError::input(format!(
+            "{flag}: `{DYNAMIC}` has no plan, and outputs are compared with those of the first plan; add a strategy or \
+             a device, as in {flag} heft,{DYNAMIC}"
+        ))),
         false => Ok(choices),
     }
 }

@@ -7,7 +7,7 @@ use anabranch::device::{DetectOptions, detect};
 use anabranch_placement::quoted::Line;
 use anabranch_report::run::busy_calibration;
 use anabranch_report::table::Table;
-use anabranch_report::text::duration;
+use anabranch_report::text::{count, duration};
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -83,7 +83,10 @@ impl CostsCommand {
                 let (path, mut store) = open()?;
                 let forgotten = store.forget(*all);
                 store.replace(&path).map_err(refused)?;
-                output.text_or_json(|| format!("forgot {forgotten} nodes\n"), &json!({ "forgotten": forgotten }))
+                output.text_or_json(
+                    || format!("forgot {}\n", count(forgotten, "node")),
+                    &json!({ "forgotten": forgotten }),
+                )
             }
             (None, None, Some(Action::Show { top, filter })) => show(&shown()?, *top, filter, output),
             (None, None, None) => show(&shown()?, 20, "", output),
@@ -95,7 +98,7 @@ impl CostsCommand {
         settle(&mut store)?;
         let files = format.export(&store, to)?;
         wrote(to);
-        let text = || format!("{files} {} written to {}\n", if files == 1 { "file" } else { "files" }, to.display());
+        let text = || format!("{} written to {}\n", count(files, "file"), to.display());
         output.text_or_json(text, &json!({ "exported": lossy(to), "files": files }))
     }
 

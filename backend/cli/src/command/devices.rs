@@ -6,7 +6,7 @@ use super::{CliError, Output};
 use anabranch::device::{
     CacheSummary, CpuDevice, GpuDevice, GpuFeatures, Host, Inventory, detect, format_bytes, format_list,
 };
-use anabranch_report::text::{WIDTH, shortened, wrapped};
+use anabranch_report::text::{WIDTH, count, shortened, wrapped};
 use clap::Args;
 use std::fmt::Write;
 
@@ -44,10 +44,10 @@ fn host_block(host: &Host) -> String {
     let mut lines = vec![
         format!("{} ({}, {})", host.model, host.os, host.arch),
         [
-            counted(host.packages, "package"),
-            counted(host.numa.len(), "NUMA node"),
-            counted(host.cores, "core"),
-            counted(host.pus, "hardware thread"),
+            count(host.packages, "package"),
+            count(host.numa.len(), "NUMA node"),
+            count(host.cores, "core"),
+            count(host.pus, "hardware thread"),
         ]
         .join(", "),
     ];
@@ -63,7 +63,7 @@ fn host_block(host: &Host) -> String {
         lines.push(format!("NUMA node {}", nodes.join(", ")));
     }
     let threads = if host.allowed_pus.contains([',', '-']) { "threads" } else { "thread" };
-    let cores = counted(host.allowed_cores, "core");
+    let cores = count(host.allowed_cores, "core");
     lines.push(format!("this process may use {cores} (hardware {threads} {})", host.allowed_pus));
     let mut text = String::new();
     for (at, line) in lines.iter().enumerate() {
@@ -76,8 +76,8 @@ fn cache_text(level: &str, cache: CacheSummary) -> String {
     let size = format_bytes(cache.bytes);
     match (cache.cores, cache.count) {
         (1, _) => format!("{level} {size} a core"),
-        (cores, 1) => format!("{level} {size} for {cores} cores"),
-        (cores, count) => format!("{level} {count} × {size}, each for {cores} cores"),
+        (cores, 1) => format!("{level} {size} for {}", self::count(cores, "core")),
+        (cores, number) => format!("{level} {number} × {size}, each for {}", self::count(cores, "core")),
     }
 }
 
@@ -91,10 +91,6 @@ fn memory_text(host: &Host) -> String {
         let _ = write!(text, ", limited to {} by the control group", format_bytes(limit));
     }
     text
-}
-
-fn counted(count: usize, noun: &str) -> String {
-    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Head of a column, and its greatest width.
@@ -132,7 +128,7 @@ fn cpu_cells(cpu: &CpuDevice) -> [String; 6] {
         cpu.name.clone(),
         "cpu".to_owned(),
         cpu.description.clone(),
-        format!("{}, L3 {}", counted(cpu.cores, "core"), l3_text(cpu)),
+        format!("{}, L3 {}", count(cpu.cores, "core"), l3_text(cpu)),
         format_bytes(cpu.memory),
         format!("NUMA {}", format_list(&cpu.numa)),
     ]

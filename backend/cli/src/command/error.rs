@@ -2,6 +2,7 @@
 
 use super::exit::Exit;
 use super::hints::hint;
+use anabranch::files::without_os_errors;
 use anabranch::interruption;
 use anabranch::session::SessionError;
 use anabranch_report::trial::TrialError;
@@ -15,9 +16,13 @@ pub(crate) struct CliError {
 }
 
 impl CliError {
+    fn new(message: &str, exit: Exit) -> Self {
+        Self { message: without_os_errors(message), exit }
+    }
+
     /// Returns the error of bad input or an infeasible request.
     pub(crate) fn input(error: impl std::fmt::Display) -> Self {
-        Self { message: error.to_string(), exit: Exit::Input }
+        Self::new(&error.to_string(), Exit::Input)
     }
 
     /// Returns the error of a file that cannot be read, written or used.
@@ -27,12 +32,12 @@ impl CliError {
 
     /// Returns an error that should not happen.
     pub(crate) fn internal(error: impl std::fmt::Display) -> Self {
-        Self { message: error.to_string(), exit: Exit::Fault }
+        Self::new(&error.to_string(), Exit::Fault)
     }
 
     /// Returns the error of a failed check: outputs, times or a model that are not as expected.
     pub(crate) fn unexpected(message: String) -> Self {
-        Self { message, exit: Exit::Unexpected }
+        Self::new(&message, Exit::Unexpected)
     }
 
     /// Returns the exit code.

@@ -8,6 +8,7 @@ use super::{CliError, Output, lossy, write_file};
 use anabranch::device::format_bytes;
 use anabranch_placement::format::{LoadedProblem, dot, json, thesis};
 use anabranch_placement::graph::{GraphBuilder, GraphError, Task, TaskGraph, TaskId};
+use anabranch_report::text::count;
 use clap::Args;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -56,7 +57,8 @@ impl GraphCommand {
         let (tasks, edges, devices) = (graph.task_count(), graph.edge_count(), platform.device_count());
         let text = || {
             let (file, data) = (self.output.display(), format_bytes(bytes));
-            format!("{file}: {tasks} tasks, {edges} edges, {data} of data, {devices} devices\n")
+            let (tasks, edges, devices) = (count(tasks, "task"), count(edges, "edge"), count(devices, "device"));
+            format!("{file}: {tasks}, {edges}, {data} of data, {devices}\n")
         };
         let facts =
             json!({ "file": lossy(&self.output), "tasks": tasks, "edges": edges, "bytes": bytes, "devices": devices });

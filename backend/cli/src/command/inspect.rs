@@ -18,15 +18,16 @@ use anabranch::device::format_bytes;
 use anabranch::planning::{PlanChoice, Strategy};
 use anabranch::session::{Inputs, Session, SessionError};
 use anabranch_report::table::Table;
-use anabranch_report::text::{amount, wrapped};
+use anabranch_report::text::{amount, count, wrapped};
 use attempt::Tried;
 use clap::Args;
 use facts::Facts;
 use obstacles::Obstacle;
 use search::Found;
 use serde::Serialize;
+use serde_json::Value;
 use sizes::Sizes;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -70,6 +71,9 @@ struct Inspection {
     /// Origin of a compiled model.
     #[serde(skip_serializing_if = "Option::is_none")]
     compiled: Option<About>,
+    /// Options with which it was compiled and that differ from their defaults.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    compiled_with: BTreeMap<String, Value>,
     /// Whether the files of the compiled model's source are unchanged, if they are known.
     #[serde(skip_serializing_if = "Option::is_none")]
     has_source: Option<bool>,
@@ -93,8 +97,8 @@ impl InspectCommand {
         let inspection = waiting(output, "planning", || self.inspected(&session, given));
         output.text_or_json(|| inspection.text(), &inspection)?;
         let Inspection { model, runs, obstacles, .. } = inspection;
-        let count = format!("{} obstacle{}", obstacles.len(), if obstacles.len() == 1 { "" } else { "s" });
-        if runs { Ok(()) } else { Err(CliError::unexpected(format!("{model} does not run: {count}"))) }
+        let found = count(obstacles.len(), "obstacle");
+        if runs { Ok(()) } else { Err(CliError::unexpected(format!("{model} does not run: {found}"))) }
     }
 
     fn inspected(&self, session: &Session, given: Inputs) -> Inspection {
@@ -118,6 +122,7 @@ impl InspectCommand {
             runs: obstacles.is_empty(),
             obstacles,
             compiled: session.compiled().cloned(),
+            compiled_with: session.compiled_settings(),
             has_source: session.has_source(),
             work: planned.ok().map(|(planned, inputs)| Work::of(session, inputs, &planned)),
         }
@@ -129,7 +134,7 @@ impl Inspection {
         let mut text = format!("{}\n{}", self.model, self.facts);
         if let Some(about) = &self.compiled {
             text.push('\n');
-            text += &sentence(&made(about, self.has_source));
+            text += &sentence(&made(about, self.has_source, &self.compiled_with));
         }
         let sizes = self.sizes.as_ref().map_or_else(String::new, |sizes| sizes.text(self.runs));
         if !sizes.is_empty() {
@@ -143,8 +148,7 @@ impl Inspection {
         if self.runs {
             text.push_str("It runs on this machine.\n");
         } else {
-            let count = self.obstacles.len();
-            let _ = writeln!(text, "It does not run: {count} obstacle{}", if count == 1 { "" } else { "s" });
+            let _ = writeln!(text, "It does not run: {}", count(self.obstacles.len(), "obstacle"));
             self.obstacles.iter().for_each(|obstacle| text += &sentence(&obstacle.to_string()));
         }
         text
@@ -152,7 +156,7 @@ impl Inspection {
 }
 
 /// Describes the origin of a compiled model, and its purpose.
-fn made(about: &About, has_source: Option<bool>) -> String {
+fn made(about: &About, has_source: Option<bool>, options: &BTreeMap<String, Value>) -> String {
     let About { version, build, kernels, machine, strategy, nodes, later, fixed, .. } = about;
     let devices = about.devices.iter().map(|(name, key)| format!("{name} ({key})")).collect::<Vec<_>>().join(", ");
     let source = about.source.as_ref().map_or_else(
@@ -162,19 +166,33 @@ fn made(about: &About, has_source: Option<bool>) -> String {
             _ => path.display().to_string(),
         },
     );
-    let weights = format_bytes(about.weights);
+    let (weights, nodes) = (format_bytes(about.weights), count(*nodes, "node"));
     let elements = match fixed.is_empty() {
         true => String::new(),
         false => format!("; valid only for the elements of {} at that time, which determine shapes", fixed.join(", ")),
     };
     let later = match later {
         0 => String::new(),
-        count => format!(", and operators planned when their shapes are known: {count}"),
+        later => format!(", and {} planned when the shapes are known", count(*later, "operator")),
+    };
+    let options: Vec<_> = options.iter().map(|(name, value)| format!("{name}={}", shown(value))).collect();
+    let options = match options.is_empty() {
+        true => String::new(),
+        false => format!("; options: {}", options.join(", ")),
     };
     format!(
         "compiled from {source} by Anabranch {version} ({build}), kernels {kernels}, for {machine}, devices \
-         {devices}: {nodes} nodes placed by {strategy}{later}; constants of {weights}, all intact{elements}"
+         {devices}: {nodes} placed by {strategy}{later}; constants of {weights}, all intact{elements}{options}"
     )
+}
+
+/// Returns a value of an option as a user writes it.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(all) if all.iter().all(Value::is_string) => all.iter().map(shown).collect::<Vec<_>>().join(","),
+        other => other.to_string(),
+    }
 }
 
 /// Returns a sentence under a heading, in lines that fit terminals.

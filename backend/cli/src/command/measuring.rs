@@ -8,6 +8,7 @@ use super::args::{
     ConstraintArgs, DeviceArgs, ModelArgs, PlaceArgs, Streamed, WeightArgs, parse_percent, parse_seconds,
 };
 use super::configurations::{choices, usual, write_csv};
+use super::costs::{StoreFile, open_store};
 use super::files::file_of;
 use super::inputs::read_inputs;
 use super::interrupt::cancel_on_interrupt;
@@ -20,6 +21,7 @@ use anabranch::execute::RunOptions;
 use anabranch::planning::Order;
 use anabranch::session::{Inputs, Run, Session};
 use anabranch_report::comparison::{Compared, Picture, page};
+use anabranch_report::text::count;
 use changes::Changes;
 use clap::Args;
 use results::Results;
@@ -111,7 +113,7 @@ pub(super) struct Preset {
     pub(super) places: &'static [&'static str],
     /// Whether the run-time scheduler takes part even if it is not named.
     pub(super) is_dynamic: bool,
-    /// Whether `--json` prints the comparisons alone, unless they are compared with earlier results.
+    /// Whether `--json` prints the comparison of a single model alone, unless it is compared with earlier results.
     pub(super) is_bare: bool,
     /// Text of the comparisons.
     pub(super) text: fn(&[Comparison]) -> String,
@@ -119,6 +121,12 @@ pub(super) struct Preset {
 
 /// A measured model, and whether its learned costs were saved.
 type Measured = (Compared, Result<(), CliError>);
+
+/// A model of the command line, and its session if it is open already.
+type Model = (ModelArgs, Option<Unfilled>);
+
+/// A session without its inputs, the location of its cost store, and the folders of tensors next to the model.
+type Unfilled = (Session, StoreFile, Vec<PathBuf>);
 
 impl MeasureArgs {
     /// Measures all models, and prints and writes the results.
@@ -157,12 +165,17 @@ impl MeasureArgs {
     ) -> Result<Vec<Measured>, CliError> {
         let run = RunOptions::default().with_cancel(cancel_on_interrupt()?);
         let others = self.more.iter().map(|path| ModelArgs { model: Some(path.clone()), ..self.model.clone() });
-        let mut models: Vec<ModelArgs> = std::iter::once(self.model.clone()).chain(others).collect();
+        let mut models: Vec<Model> =
+            std::iter::once(self.model.clone()).chain(others).map(|model| (model, None)).collect();
         let mut passed = |model: &ModelArgs, result: Result<(), CliError>| match result {
             Err(error) if self.more.is_empty() || error.is_interruption() => Err(error),
             Err(error) => {
-                say(format_args!("anabranch: {}: {error}", open::model_name(model)));
-                failed.push((open::model_name(model), error.to_string()));
+                let (name, error) = (open::model_name(model), error.to_string());
+                match error.contains(&name) {
+                    true => say(format_args!("anabranch: {error}")),
+                    false => say(format_args!("anabranch: {name}: {error}")),
+                }
+                failed.push((name, error));
                 Ok(false)
             }
             Ok(()) => Ok(true),
@@ -170,32 +183,57 @@ impl MeasureArgs {
         // A fault in the last model's file is reported before the first model is measured, which may take long.
         if !self.more.is_empty() {
             let mut usable = Vec::with_capacity(models.len());
-            for model in models {
+            for (mut model, _) in models {
                 let place = PlaceArgs::any(&self.constraints);
-                let opened = open_session(&self.devices, None, &model, &place, false);
-                if passed(&model, opened.map(drop))? {
-                    usable.push(model);
-                }
+                let opened = open_session(&self.devices, None, &model, &place, true);
+                let opened = opened.map(|opened| usable.push((without_unknown_dims(&mut model, &opened.0), opened)));
+                passed(&model, opened)?;
             }
-            models = usable;
+            models = self.opened(usable)?;
         }
         let mut all = Vec::with_capacity(models.len());
-        for model in &models {
-            let measured = self.measure(preset, model, &run, output);
-            passed(model, measured.map(|measured| all.push(measured)))?;
+        for (model, opened) in models {
+            let measured = self.measure(preset, &model, opened, &run, output);
+            passed(&model, measured.map(|measured| all.push(measured)))?;
         }
         Ok(all)
     }
 
+    /// Keeps the sessions of models that need not be opened again: because they come from a cache, or because they were
+    /// opened with sizes of other models.
+    ///
+    /// # Errors
+    /// If a size is given for a dimension that no model has.
+    fn opened(&self, models: Vec<(ModelArgs, Unfilled)>) -> Result<Vec<Model>, CliError> {
+        let is_known = |name: &String| models.iter().any(|(model, _)| model.dim.iter().any(|(known, _)| known == name));
+        if let Some((name, _)) = self.model.dim.iter().find(|(name, _)| !models.is_empty() && !is_known(name)) {
+            let text = format!("--dim {name}: no model has this dimension; `anabranch inspect MODEL` lists them");
+            return Err(CliError::input(text));
+        }
+        let is_final = |model: &ModelArgs| model.cache.is_none() && model.dim.len() == self.model.dim.len();
+        let kept = |(model, opened): (ModelArgs, Unfilled)| {
+            let opened = Some(opened).filter(|_| is_final(&model));
+            (model, opened)
+        };
+        Ok(models.into_iter().map(kept).collect())
+    }
+
     /// Opens a model with its inputs. Inputs that are not given are random, and sizes that are not given are 1.
-    fn open(&self, model: &ModelArgs) -> Result<Opened, CliError> {
+    fn open(&self, model: &ModelArgs, opened: Option<Unfilled>) -> Result<Opened, CliError> {
         let place = PlaceArgs::any(&self.constraints);
         // A cache that only the environment names is left alone: its plans were made with earlier costs.
         if model.cache.is_some() {
             let random = model.random.or(model.input.is_empty().then_some(0));
             return open::open(&self.devices, None, &ModelArgs { random, ..model.clone() }, &place, true);
         }
-        let (session, store, sets) = open_session(&self.devices, None, model, &place, true)?;
+        let (session, store, sets) = match opened {
+            Some((mut session, store, sets)) => {
+                // The models that were measured meanwhile have added to the store.
+                session.replace_costs(open_store(self.constraints.costs.as_ref())?.1);
+                (session, store, sets)
+            }
+            None => open_session(&self.devices, None, model, &place, true)?,
+        };
         let given = read_inputs(model, sets.first().map(PathBuf::as_path), &session)?;
         let (inputs, assumed) = match model.random.or(model.input.is_empty().then_some(0)) {
             Some(seed) => session.fill_assumed(given, seed)?,
@@ -213,10 +251,11 @@ impl MeasureArgs {
         &self,
         preset: &Preset,
         model: &ModelArgs,
+        opened: Option<Unfilled>,
         run: &RunOptions,
         output: Output,
     ) -> Result<Measured, CliError> {
-        let opened = self.open(model)?;
+        let opened = self.open(model, opened)?;
         open::print_all_notes(&opened.session, output);
         let has_gpu = !opened.session.inventory().gpus.is_empty();
         let places = if self.place.is_empty() { usual(preset.places, has_gpu) } else { self.place.clone() };
@@ -239,8 +278,7 @@ impl MeasureArgs {
         let text = || (preset.text)(&results.models) + &changes();
         let printed = match (&results.models[..], preset.is_bare && results.changes.is_none()) {
             ([one], true) if self.more.is_empty() => output.text_or_json(text, one),
-            (several, true) => output.text_or_json(text, &several),
-            (_, false) => output.text_or_json(text, results),
+            (_, _) => output.text_or_json(text, results),
         };
         let comparisons: Vec<&Comparison> = results.models.iter().collect();
         settled([
@@ -258,7 +296,10 @@ impl MeasureArgs {
     fn verdict(&self, results: &Results) -> Result<(), CliError> {
         if let Some((model, _)) = results.failed.first() {
             let (failed, all) = (results.failed.len(), results.failed.len() + results.models.len());
-            return Err(CliError::input(format!("{failed} of {all} models could not be measured, the first: {model}")));
+            return Err(CliError::input(format!(
+                "{failed} of {} could not be measured, the first: {model}",
+                count(all, "model")
+            )));
         }
         let Some((most, changes)) = self.fail_above.zip(results.changes.as_ref()) else { return Ok(()) };
         if let Some(slower) = changes.slower(most) {
@@ -266,6 +307,13 @@ impl MeasureArgs {
         }
         changes.untold().map_or(Ok(()), |untold| Err(CliError::input(format!("--fail-above: {untold}"))))
     }
+}
+
+/// Removes sizes of dimensions that this model does not have: they are sizes of the other models.
+fn without_unknown_dims(model: &mut ModelArgs, session: &Session) -> ModelArgs {
+    let unknown = session.unknown_dims();
+    model.dim.retain(|(name, _)| !unknown.contains(name));
+    model.clone()
 }
 
 /// Runs all configurations. Keeps the data for a page's drawings if a page is wanted.

@@ -6,6 +6,7 @@ use anabranch::session::{Outputs, ValueInfo};
 use anabranch_kernels::Tensor;
 use anabranch_report::npy::Array;
 use anabranch_report::tensors::{self, ENDINGS, Form};
+use anabranch_report::text::count;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -39,12 +40,12 @@ fn refusal(form: &Form, outputs: &[ValueInfo]) -> Option<String> {
     {
         return Some(format!("holds one tensor, but `{output}` has several parts; name an .npz file or a folder"));
     }
-    let (count, keys) = (outputs.len(), outputs.iter().filter(has_keys).count());
-    if matches!(form, Form::Npy | Form::Message) && count + keys != 1 {
+    let (number, keys) = (outputs.len(), outputs.iter().filter(has_keys).count());
+    if matches!(form, Form::Npy | Form::Message) && number + keys != 1 {
         let beside = if keys == 0 { "" } else { " with keys beside them" };
-        let plural = if count == 1 { "" } else { "s" };
         return Some(format!(
-            "holds one tensor, but the model has {count} output{plural}{beside}; name an .npz file or a folder"
+            "holds one tensor, but the model has {}{beside}; name an .npz file or a folder",
+            count(number, "output")
         ));
     }
     let texts = outputs.iter().find(has_texts).filter(|_| matches!(form, Form::Safetensors | Form::Message))?;

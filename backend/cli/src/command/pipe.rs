@@ -14,6 +14,7 @@ use super::open::{self, open_session};
 use super::progress::waiting;
 use super::{CliError, MORE, Output, pretty, trace_file, write_file};
 use anabranch::pipeline::{Among, Goal, PipelineOptions, StageCosts, StageMapping};
+use anabranch_report::text::count;
 use clap::Args;
 use marker::Marker;
 use report::Report;
@@ -225,7 +226,7 @@ impl PipeCommand {
         let wanted: Vec<u64> = (0..source.count()).filter(|at| !self.resume || !sink.has(*at)).collect();
         let skipped = source.count() - wanted.len() as u64;
         if skipped > 0 && !output.json {
-            super::note(format_args!("{skipped} of {} samples are done already", source.count()));
+            super::note(format_args!("{skipped} of {} are done already", count(source.count(), "sample")));
         }
         if wanted.is_empty() {
             return output.text_or_json(|| "all samples are done already\n".into(), &Report::nothing(skipped));

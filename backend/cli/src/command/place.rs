@@ -16,7 +16,7 @@ use anabranch::program::NodeId;
 use anabranch_report::plan::dot;
 use anabranch_report::run::{self, BlockLine, Staged, traffic_text};
 use anabranch_report::table::Table;
-use anabranch_report::text::{WIDTH, amount, duration, durations, wrapped};
+use anabranch_report::text::{WIDTH, amount, count, duration, durations, wrapped};
 use clap::{Args, ValueEnum};
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -181,8 +181,8 @@ fn schedule(planned: &Planned) -> ScheduleFile {
 fn table(model: &str, planned: &Planned, whole: bool) -> String {
     let (program, plan) = (&planned.program, planned.plan());
     let mut text = format!(
-        "{model}: {} nodes placed by {} in {}; predicted {}, {}\n\n",
-        program.nodes.len(),
+        "{model}: {} placed by {} in {}; predicted {}, {}\n\n",
+        count(program.nodes.len(), "node"),
         plan.strategy(),
         duration(planned.place_time.as_secs_f64()),
         duration(plan.predicted().makespan),

@@ -10,6 +10,7 @@ use anabranch::compare::Median;
 use anabranch::device::format_bytes;
 use anabranch::execute::RunOptions;
 use anabranch::session::{Inputs, Session, Stateful};
+use anabranch_report::text::count;
 use clap::Args;
 use serde::Serialize;
 use std::fmt;
@@ -128,7 +129,7 @@ impl StepArgs {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}: {} steps, the first in {:.3} ms", self.model, self.steps, self.first_ms)?;
+        writeln!(f, "{}: {}, the first in {:.3} ms", self.model, count(self.steps, "step"), self.first_ms)?;
         if let (Some(later), Some(rate)) = (self.later_ms, self.steps_per_second) {
             let Median { median, low, high, .. } = later;
             writeln!(f, "  later    median {median:.3} ms ({low:.3}–{high:.3} ms), {rate:.0} steps per second")?;

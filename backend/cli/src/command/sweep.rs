@@ -20,7 +20,7 @@ use anabranch_placement::place::{Auto, STRATEGIES};
 use anabranch_placement::quoted::Line;
 use anabranch_report::chart::Bar;
 use anabranch_report::table::Table;
-use anabranch_report::text::{amount, duration};
+use anabranch_report::text::{amount, count, duration};
 use anabranch_report::trial::{AUTO, OrderName, strategy};
 use cases::Case;
 use charts::SeedGroup;
@@ -211,14 +211,17 @@ fn summary(rows: &[&Row]) -> String {
 
 fn heading((_, rows): &SeedGroup<'_>) -> String {
     let Row { graph, devices, tasks, edges, device_count, .. } = rows[0];
-    let (platform, count) = match (devices.as_str(), rows.len()) {
-        ("own", _) => (format!("{device_count} devices of its own"), String::new()),
-        (_, 1) => (format!("{devices} ({device_count} devices)"), String::new()),
-        (_, seeds) => (format!("{devices} ({device_count} devices)"), format!(", means over {seeds} seeds")),
+    let there = count(*device_count, "device");
+    let (platform, means) = match (devices.as_str(), rows.len()) {
+        ("own", _) => (format!("{there} of its own"), String::new()),
+        (_, 1) => (format!("{devices} ({there})"), String::new()),
+        (_, seeds) => (format!("{devices} ({there})"), format!(", means over {seeds} seeds")),
     };
     format!(
-        "{} ({tasks} tasks, {edges} edges) on {platform}{count}; makespans in the graph's unit of time",
-        Line(graph)
+        "{} ({}, {}) on {platform}{means}; makespans in the graph's unit of time",
+        Line(graph),
+        count(*tasks, "task"),
+        count(*edges, "edge")
     )
 }
 

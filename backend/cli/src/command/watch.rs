@@ -11,7 +11,7 @@ use anabranch::execute::{Activity, Lane, RunOptions};
 use anabranch::plan::Plan;
 use anabranch::session::Run;
 use anabranch_report::run::{planned_peak, summed};
-use anabranch_report::text::{amount, duration, file_name};
+use anabranch_report::text::{amount, count, duration, file_name};
 use clap::Args;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -224,7 +224,13 @@ impl Seen {
         let width = names.map(|name| name.chars().count()).max().unwrap_or(0);
         let rate = amount(self.runs_per_second);
         let mut lines = vec![
-            format!("{}, placed by {}: {} runs in {}", self.model, self.strategy, self.runs, duration(self.seconds)),
+            format!(
+                "{}, placed by {}: {} in {}",
+                self.model,
+                self.strategy,
+                count(self.runs, "run"),
+                duration(self.seconds)
+            ),
             format!(
                 "{rate} runs/s; p50 {}, p95 {}, p99 {}",
                 duration(self.p50),
@@ -237,16 +243,18 @@ impl Seen {
             let limit = limit.map_or(String::new(), |limit| format!(", limit {}", format_bytes(limit)));
             let memory = format!("{} of {}{limit}", format_bytes(*peak), format_bytes(*planned_peak));
             format!(
-                "  {name:<width$}  {}  waiting {:.0} %  {nodes} nodes  memory {memory}",
+                "  {name:<width$}  {}  waiting {:.0} %  {}  memory {memory}",
                 share(*busy),
-                100.0 * waiting
+                100.0 * waiting,
+                count(*nodes, "node")
             )
         }));
         lines.extend(self.links.iter().map(|LinkSeen { name, transfers, bytes, busy }| {
             let flow = format_bytes((*bytes as f64 * self.runs_per_second) as u64);
             format!(
-                "  {name:<width$}  {}  {transfers} transfers, {} a run, {flow}/s",
+                "  {name:<width$}  {}  {}, {} a run, {flow}/s",
                 share(*busy),
+                count(*transfers, "transfer"),
                 format_bytes(*bytes)
             )
         }));
@@ -258,9 +266,9 @@ impl Seen {
     fn line(&self) -> String {
         let devices = self.devices.iter().map(|device| format!("  {} {:.0} %", device.name, 100.0 * device.busy));
         format!(
-            "{}  {} runs  {} runs/s  p50 {}  p95 {}  p99 {}{}",
+            "{}  {}  {} runs/s  p50 {}  p95 {}  p99 {}{}",
             duration(self.seconds),
-            self.runs,
+            count(self.runs, "run"),
             amount(self.runs_per_second),
             duration(self.p50),
             duration(self.p95),

@@ -108,6 +108,11 @@ fn one_model_that_fails_does_not_lose_the_others() {
         assert_eq!(results["failed"][0][0], "broken.onnx");
         let table = command.run(&measure).stdout;
         assert!(String::from_utf8_lossy(&table).contains("mlp.onnx"), "{name}");
+        let output = command.run(&[&measure[..], &["--json"]].concat());
+        let printed: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(printed["failed"][0][0], "broken.onnx", "{printed}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(said.lines().next().map(|line| line.matches("broken.onnx").count()), Some(1), "{said}");
     }
 }
 
@@ -123,6 +128,19 @@ fn all_models_are_opened_before_the_first_is_measured() {
         assert!(at("anabranch: none.onnx: ") < at("did you mean `heft`?"), "{said}");
         assert!(output.status.code() == Some(2) && said.contains("2 of 2 models"), "{said}");
     }
+}
+
+#[test]
+fn a_size_holds_for_the_models_that_have_its_dimension() {
+    let command = Anabranch::new();
+    let (mlp, unet) = (bundled("mlp.onnx"), bundled("unet.onnx"));
+    for more in [&[][..], &["--cache", "kept"]] {
+        let sizes = ["bench", &mlp, &unet, "--place", "cpu", "--dim", "batch=2"];
+        let results = command.json(&[&sizes[..], &QUICK, more].concat());
+        assert_eq!(results["models"].as_array().map(Vec::len), Some(2), "{results}");
+    }
+    let none = ["bench", &mlp, &unet, "--place", "cpu", "--dim", "bach=2"];
+    command.refuses(&[&none[..], &QUICK].concat(), &["--dim bach: no model", "anabranch inspect"]);
 }
 
 #[test]

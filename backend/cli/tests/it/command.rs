@@ -55,7 +55,12 @@ impl Anabranch {
     pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch"));
         command.args(arguments).env("XDG_DATA_HOME", self.directory.path()).current_dir(self.directory.path());
-        command.output().expect("the command starts")
+        let output = command.output().expect("the command starts");
+        for text in [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes)) {
+            assert_eq!(plural_of_one(&text), None, "{arguments:?}: {text}");
+            assert!(!text.contains("(os error "), "{arguments:?}: {text}");
+        }
+        output
     }
 
     pub(crate) fn text(&self, arguments: &[&str]) -> String {
@@ -77,5 +82,33 @@ impl Anabranch {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
         let missing: Vec<_> = parts.iter().filter(|part| !message.contains(**part)).collect();
         assert!(missing.is_empty(), "{arguments:?}: no {missing:?} in {message}");
+    }
+}
+
+/// Finds a count of one with a noun in the plural, as in `1 nodes`.
+fn plural_of_one(text: &str) -> Option<String> {
+    let is_plural = |word: &str| {
+        let letters = word.len() > 3 && word.chars().all(|letter| letter.is_ascii_lowercase());
+        letters && word.ends_with('s') && !["ss", "us", "is"].iter().any(|end| word.ends_with(end)) && word != "has"
+    };
+    // Columns of tables stand apart: a number there counts nothing.
+    let pairs = text.lines().flat_map(|line| line.split("  ")).flat_map(|part| {
+        let words: Vec<&str> = part.split(' ').collect();
+        words.windows(2).map(|pair| (pair[0].to_owned(), pair[1].to_owned())).collect::<Vec<_>>()
+    });
+    let counted = |(number, noun): (String, String)| {
+        let noun = noun.trim_end_matches(|end: char| end.is_ascii_punctuation()).to_owned();
+        let number = number.trim_start_matches(|start: char| start.is_ascii_punctuation());
+        (number == "1" && is_plural(&noun)).then(|| format!("{number} {noun}"))
+    };
+    pairs.filter_map(counted).next()
+}
+
+#[test]
+fn counts_of_one_are_found_with_a_plural() {
+    assert_eq!(plural_of_one("m: 1 nodes, placed"), Some("1 nodes".into()));
+    assert_eq!(plural_of_one("2 nodes (1 runs)"), Some("1 runs".into()));
+    for text in ["1 node, 2 nodes", "21 nodes", "1  nodes", "1 is assumed", "opset 1 has", "0.1 tokens", "1 class"] {
+        assert_eq!(plural_of_one(text), None, "{text}");
     }
 }

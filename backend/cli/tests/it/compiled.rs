@@ -51,6 +51,29 @@ fn what_cannot_be_compiled_or_opened_is_refused_in_words() {
 }
 
 #[test]
+fn a_compiled_model_shows_its_options_and_is_named_if_they_do_not_fit() {
+    let command = Anabranch::new();
+    let model = bundled("mlp.onnx");
+    let options = ["--order", "msr", "--stream", "off", "--chunk", "7rows", "--memory", "cpu0=1GiB", "--no-fuse"];
+    command.text(&[&compile(&model, "m.anabranch")[..], &options, &["--pin", "*=cpu1"]].concat());
+    let shown = command.json(&["inspect", "m.anabranch"]);
+    let with = &shown["compiled_with"];
+    assert_eq!((&with["order"], &with["stream"]), (&"msr".into(), &"off".into()), "{shown}");
+    let text = command.text(&["inspect", "m.anabranch"]);
+    for option in ["order=msr", "stream=off", "memory=", "pin=", "fuse=", "dims=", "chunk="] {
+        assert!(text.contains(option), "{option} is missing: {text}");
+    }
+    let whole = ["run", "m.anabranch", "--cpu-devices", "machine"];
+    command.refuses(&whole, &["m.anabranch: its own options", "`*` is pinned to `cpu1`", "the devices are cpu0"]);
+    command.text(&[&whole[..], &["--pin", "*=cpu0", "--repeat", "1", "--no-learn"]].concat());
+    command.text(&[&compile(&model, "slow.anabranch")[..], &["--emulate", "cpu1=4"]].concat());
+    command.refuses(
+        &["run", "slow.anabranch", "--cpu-devices", "machine"],
+        &["slow.anabranch: its own options", "cpu1", "`anabranch compile`"],
+    );
+}
+
+#[test]
 fn each_option_of_a_compiled_model_can_be_said_anew() {
     let command = Anabranch::new();
     let model = bundled("mlp.onnx");

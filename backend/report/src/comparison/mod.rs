@@ -12,6 +12,7 @@ pub use page::{page, page_after};
 
 use crate::report::{typed, utc};
 use crate::run::{busy, one_device};
+use crate::text::count;
 use anabranch::Session;
 use anabranch::compare::{Comparison, Outcome};
 use std::collections::BTreeMap;
@@ -62,14 +63,14 @@ pub fn doubt(comparison: &Comparison, one: &Outcome, other: &Outcome) -> Option<
 
 /// Returns the facts at the head of the page.
 fn facts(session: &Session, comparison: &Comparison, operators: Option<usize>) -> Vec<(&'static str, String)> {
-    let (host, nodes) = (&session.inventory().host, comparison.nodes);
+    let (host, nodes) = (&session.inventory().host, count(comparison.nodes, "node"));
     let nodes = match operators {
-        Some(operators) => format!("{operators} operators, {nodes} nodes after fusion"),
-        None => format!("{nodes} nodes"),
+        Some(operators) => format!("{}, {nodes} after fusion", count(operators, "operator")),
+        None => nodes,
     };
     let mut facts = vec![
         ("model", format!("{}, {nodes}", comparison.model)),
-        ("machine", format!("{} ({} cores, {}, {})", host.model, host.allowed_cores, host.os, host.arch)),
+        ("machine", format!("{} ({}, {}, {})", host.model, count(host.allowed_cores, "core"), host.os, host.arch)),
         ("devices", comparison.devices.iter().map(|device| device.name.as_str()).collect::<Vec<_>>().join(", ")),
         ("command", typed()),
         ("date", utc(SystemTime::now())),

@@ -7,7 +7,7 @@ use super::{Compared, matrix};
 use crate::chart::{self, Bar, BarChart, Format, Group, Lane, Panel, TimePanel, Timeline, html_table, section, titled};
 use crate::report::{RunLane, key};
 use crate::run::busy;
-use crate::text::{digits, duration, error, file_name};
+use crate::text::{count, digits, duration, error, file_name};
 use anabranch::compare::{Comparison, DeviceOutcome, Outcome};
 use anabranch::device::format_bytes;
 use std::collections::BTreeMap;
@@ -56,8 +56,8 @@ fn parts(one: &Compared) -> Vec<String> {
     let names = &Names::of(comparison);
     let confidence = comparison.outcomes.iter().map(|outcome| outcome.measured_ms.confidence).fold(1.0, f64::min);
     let subtitle = format!(
-        "{} runs of each configuration in turn{}; whiskers: {:.0} % confidence interval of the median; configurations of one plan stand together",
-        comparison.repeat,
+        "{} of each configuration in turn{}; whiskers: {:.0} % confidence interval of the median; configurations of one plan stand together",
+        count(comparison.repeat, "run"),
         by_callers(comparison),
         100.0 * confidence
     );

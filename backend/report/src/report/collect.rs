@@ -8,6 +8,7 @@ use super::part::{About, Edge, Places, PlanPart, Timing};
 use super::scopes::scopes;
 use super::spans::{Steps, Times};
 use crate::run::one_device;
+use crate::text::count;
 use anabranch::compare::{Latencies, Series};
 use anabranch::device::DeviceRef;
 use anabranch::plan::{HOST, Traffic};
@@ -232,7 +233,7 @@ impl<'a> Whole<'a> {
             "command": command,
             "date": date,
             "one_device": one_device(self.planned.plan().devices().len()),
-            "machine": format!("{} ({} cores, {}, {})", host.model, host.allowed_cores, host.os, host.arch),
+            "machine": format!("{} ({}, {}, {})", host.model, count(host.allowed_cores, "core"), host.os, host.arch),
             "version": env!("CARGO_PKG_VERSION"),
             "strategy": self.planned.plan().strategy(),
             "candidates": self.planned.candidates,

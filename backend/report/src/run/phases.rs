@@ -1,6 +1,6 @@
 //! Report of models that run in phases, because shapes in them depend on computed values.
 
-use crate::text::duration;
+use crate::text::{count, duration};
 use anabranch::planning::Planned;
 use anabranch::session::{Part, Run, RunPrediction};
 use serde::Serialize;
@@ -94,16 +94,24 @@ impl fmt::Display for Phases {
         let [steps, planning, between] = [self.steps_ms, self.planning_ms, self.between_ms].map(ms);
         writeln!(
             f,
-            "          the run shown took {took}: {first} in the first plan, {plans} in {} later ones,",
-            self.plans
+            "          the run shown took {took}: {first} in the first plan, {plans} in {},",
+            count(self.plans, "later plan")
         )?;
-        writeln!(f, "          {steps} in {} operators on the host, {between} to hand on values,", self.steps)?;
+        writeln!(
+            f,
+            "          {steps} in {} on the host, {between} to hand on values,",
+            count(self.steps, "operator")
+        )?;
         write!(f, "          {planning} to find or make plans")?;
         for (number, line) in self.each.iter().enumerate().take(SHOWN) {
             let PhaseLine { nodes, runs, predicted_ms, measured_ms, .. } = line;
             let times = if *runs > 1 { format!(" in {runs} runs") } else { String::new() };
             let (predicted, measured) = (ms(*predicted_ms), ms(*measured_ms));
-            write!(f, "\n          plan {number}: {nodes} nodes, predicted {predicted}, measured {measured}{times}")?;
+            write!(
+                f,
+                "\n          plan {number}: {}, predicted {predicted}, measured {measured}{times}",
+                count(*nodes, "node")
+            )?;
         }
         match self.each.len().saturating_sub(SHOWN) {
             0 => {}

@@ -6,7 +6,7 @@ use super::lines::{DeviceLine, LinkLine, LoadLine, NodeLine, OutputLine, devices
 use super::phases::Phases;
 use super::staged::Staged;
 use crate::table::Table;
-use crate::text::{WIDTH, amount, digits, duration, error, interval, wrapped};
+use crate::text::{WIDTH, amount, count, digits, duration, error, interval, wrapped};
 use anabranch::compare::Series;
 use anabranch::costs::CostSource;
 use anabranch::device::format_bytes;
@@ -174,7 +174,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ms = |ms: f64| duration(ms * 1e-3);
         let Self { latency_ms, costs, .. } = self;
-        writeln!(f, "{}: {} nodes placed by {} in {}", self.model, self.nodes, self.strategy, ms(self.place_ms))?;
+        writeln!(f, "{}: {} placed by {} in {}", self.model, nodes(self.nodes), self.strategy, ms(self.place_ms))?;
         if let [first, others @ ..] = &self.candidates[..]
             && !others.is_empty()
         {
@@ -202,8 +202,11 @@ impl fmt::Display for Report {
         self.phases.iter().try_for_each(|phases| writeln!(f, "{phases}"))?;
         writeln!(
             f,
-            "costs     {} nodes measured, {} fitted, {} roofline, {} assumed when this was predicted",
-            costs.measured, costs.fitted, costs.roofline, costs.assumed
+            "costs     {} measured, {} fitted, {} roofline, {} assumed when this was predicted",
+            nodes(costs.measured),
+            costs.fitted,
+            costs.roofline,
+            costs.assumed
         )?;
         if let (Some(off), Some(worst)) = (self.node_error_percent, &self.worst_node) {
             let NodeLine { node, device, predicted_ms, measured_ms, .. } = worst;
@@ -226,10 +229,15 @@ impl fmt::Display for Report {
     }
 }
 
+fn nodes(number: usize) -> String {
+    count(number, "node")
+}
+
 /// Returns the traffic between devices, in words.
 pub fn traffic_text(traffic: &Traffic) -> String {
     let Traffic { in_place, copied, streamed } = *traffic;
-    let mut text = format!("{} in {} transfers", format_bytes(traffic.moved().bytes), traffic.moved().transfers);
+    let mut text =
+        format!("{} in {}", format_bytes(traffic.moved().bytes), count(traffic.moved().transfers, "transfer"));
     if streamed.transfers > 0 {
         text += &format!(" ({} copied, {} streamed)", copied.transfers, streamed.transfers);
     }
@@ -259,8 +267,8 @@ impl Report {
     /// Returns a line with the figures of the whole run.
     pub fn headline(&self) -> String {
         format!(
-            "{} nodes placed by {}; makespan predicted {}, measured {} (the run shown {}); {}",
-            self.nodes,
+            "{} placed by {}; makespan predicted {}, measured {} (the run shown {}); {}",
+            nodes(self.nodes),
             self.strategy,
             self.predicted_makespan_ms.map_or("unknown".into(), |ms| duration(ms * 1e-3)),
             duration(self.measured_makespan_ms * 1e-3),

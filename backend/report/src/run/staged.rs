@@ -1,5 +1,6 @@
 //! Weights that are sent to GPUs in each run of a plan.
 
+use crate::text::count;
 use anabranch::device::format_bytes;
 use anabranch::plan::{Moved, Plan};
 use anabranch::program::Program;
@@ -25,6 +26,11 @@ impl Staged {
 impl fmt::Display for Staged {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { device, sent: Moved { transfers, bytes } } = self;
-        write!(f, "weights   {device} is sent {} of them in {transfers} transfers in each run", format_bytes(*bytes))
+        write!(
+            f,
+            "weights   {device} is sent {} of them in {} in each run",
+            format_bytes(*bytes),
+            count(*transfers, "transfer")
+        )
     }
 }

@@ -4,6 +4,7 @@
 use super::Outcome;
 use super::units::{time_format, with_unit};
 use crate::chart::{Interval, Lane, Quantity, SEND_COLOUR, Sample, TimePanel, Timeline};
+use crate::text::count;
 use anabranch_placement::evaluate::decisions;
 use anabranch_placement::platform::DeviceKind;
 use anabranch_placement::problem::Problem;
@@ -21,7 +22,7 @@ pub fn chart(problem: &Problem<'_>, outcome: &Outcome<'_>, order: &str) -> Timel
     let lanes = lanes(problem, schedule, format);
     let choices = choices(problem, schedule, &lanes);
     Timeline {
-        title: format!("{}: {tasks} tasks on {devices} devices", loaded.name),
+        title: format!("{}: {} on {}", loaded.name, count(tasks, "task"), count(devices, "device")),
         subtitle: format!(
             "placed by {}, order {order}, makespan {}, {} sends",
             placed.strategy,

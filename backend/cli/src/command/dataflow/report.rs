@@ -5,7 +5,7 @@ use super::source::Source;
 use anabranch_placement::quoted::Line;
 use anabranch_placement::streaming::{CanonicalGraph, EdgeId, NodeId};
 use anabranch_report::table::Table;
-use anabranch_report::text::duration;
+use anabranch_report::text::{count, duration};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -46,9 +46,11 @@ fn facts(source: &Source, outcomes: &[Outcome<'_>]) -> String {
     let graph = &source.graph;
     let (tasks, work) = (graph.task_ids().count(), graph.work());
     let memory = graph.node_count() - tasks;
-    let mut text = format!("{}: {tasks} tasks, {memory} memories, {} edges", Line(&source.name), graph.edges().len());
+    let parts = [(tasks, "task"), (memory, "memory"), (graph.edges().len(), "edge")];
+    let parts = parts.map(|(number, noun)| count(number, noun)).join(", ");
+    let mut text = format!("{}: {parts}", Line(&source.name));
     if let Some((operators, seconds)) = source.converted {
-        let _ = write!(text, "; of {operators} operators, converted in {}", duration(seconds));
+        let _ = write!(text, "; of {}, converted in {}", count(operators, "operator"), duration(seconds));
     }
     let _ = write!(text, "\n  work {work} time units (on one processing element), ");
     let _ = match outcomes.first().map(|outcome| &outcome.depth) {
@@ -131,7 +133,8 @@ fn blocks(outcome: &Outcome<'_>, streaming: &Streaming) -> String {
             node.name().to_owned(),
         ]);
     }
-    let mut text = format!("\n{} blocks\n{table}{}", schedule.blocks().count(), rest(tasks().count(), "tasks"));
+    let mut text =
+        format!("\n{}\n{table}{}", count(schedule.blocks().count(), "block"), rest(tasks().count(), "tasks"));
     let mut wide: Vec<EdgeId> = graph.edge_ids().filter(|&edge| streaming.sizes.of(edge) > 1).collect();
     if !wide.is_empty() {
         wide.sort_by_key(|&edge| std::cmp::Reverse(streaming.sizes.of(edge)));

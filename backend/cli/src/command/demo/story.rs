@@ -7,7 +7,7 @@ use anabranch_report::chart::{html_table, titled};
 use anabranch_report::comparison::{Compared, doubt, page_after};
 use anabranch_report::run::busy;
 use anabranch_report::table::Table;
-use anabranch_report::text::{digits, duration, error};
+use anabranch_report::text::{count, digits, duration, error};
 use std::fmt::Write;
 
 const HEAD: [&str; 8] = [
@@ -148,7 +148,7 @@ fn auto(found: &Findings, single: Option<&Outcome>, inventory: &Inventory) -> Op
     let (auto, single) = (of_configuration(&found.after, "auto")?, single?);
     let ratio = single.measured_ms.median / auto.measured_ms.median;
     let parts = inventory.devices().zip(&auto.devices).filter(|(_, device)| device.nodes > 0);
-    let parts: Vec<_> = parts.map(|(device, of)| format!("{} nodes on {}", of.nodes, device.name())).collect();
+    let parts: Vec<_> = parts.map(|(device, of)| format!("{} on {}", count(of.nodes, "node"), device.name())).collect();
     let (device, parts) = (&single.configuration.place, parts.join(", "));
     let doubt =
         doubt(&found.after, auto, single).map_or(String::new(), |why| format!("; {why}, so this is not certain"));
@@ -264,7 +264,7 @@ mod tests {
             outcomes,
             failed: Vec::new(),
             notes: Vec::new(),
-            load: Load { wall_ms: 1000.0, processor_ms: Some(10.0), waited_ms, pressure_percent: None },
+            load: Load { wall_ms: Some(1000.0), processor_ms: Some(10.0), waited_ms, pressure_percent: None },
         }
     }
 

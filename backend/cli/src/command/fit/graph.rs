@@ -19,6 +19,7 @@ use anabranch_placement::pipeline::Link;
 use anabranch_placement::place::{Auto, Placer};
 use anabranch_placement::quoted::Line;
 use anabranch_report::table::Table;
+use anabranch_report::text::count;
 use anabranch_report::trial::{TrialError, nanoseconds, strategy, with_unit};
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -155,11 +156,11 @@ impl Graph<'_> {
                 ]);
             }
             format!(
-                "{}: {} tasks; {} on all {} devices, at most {}\n\n{} of them do, by {}, in {}; {} at least are needed\n\n{table}{}",
+                "{}: {}; {} on all {}, at most {}\n\n{} of them do, by {}, in {}; {} at least are needed\n\n{table}{}",
                 Line(&loaded.name),
-                loaded.graph.task_count(),
+                count(loaded.graph.task_count(), "task"),
                 with_unit(unit, reached),
-                problem.platform().device_count(),
+                count(problem.platform().device_count(), "device"),
                 with_unit(unit, deadline),
                 subset.devices.len(),
                 subset.strategy,
@@ -204,9 +205,9 @@ impl Graph<'_> {
         value["cores_a_device"] = json!(capacity.cores);
         let text = || {
             format!(
-                "{}: {} tasks, longest path {}, work {} core × time; at most {}\n\n{}{}",
+                "{}: {}, longest path {}, work {} core × time; at most {}\n\n{}{}",
                 alone.name,
-                graph.task_count(),
+                count(graph.task_count(), "task"),
                 with_unit(unit, path),
                 anabranch_report::text::amount(problem.work()),
                 with_unit(unit, deadline),
@@ -283,14 +284,15 @@ impl Answers {
             notes.push_str(if notes.ends_with(&error) { "" } else { &error });
             ["none".into(), String::new(), String::new()]
         };
-        let [count, bound, end] = match &self.devices {
+        let [number, bound, end] = match &self.devices {
             Ok(found) => {
                 [found.devices.to_string(), found.bound.to_string(), with_unit(unit, found.timetable.makespan)]
             }
             Err(error) => none(error),
         };
-        table.row([format!("devices of {cores_a_device} cores"), count, bound, end]);
-        let [count, bound, end] = match &self.partitions {
+        let devices = format!("devices of {}", count(cores_a_device, "core"));
+        table.row([devices, number, bound, end]);
+        let [number, bound, end] = match &self.partitions {
             Ok(found) => {
                 let partitioning = &found.partitioning;
                 [
@@ -301,7 +303,7 @@ impl Answers {
             }
             Err(error) => none(error),
         };
-        table.row(["partitions in which none waits".into(), count, bound, end]);
+        table.row(["partitions in which none waits".into(), number, bound, end]);
         let mut text = format!("{table}{notes}\nat most {} cores work at a time, in any order\n", self.parallelism);
         let zeroed = &self.zeroed;
         let _ = writeln!(

@@ -9,7 +9,7 @@ use anabranch::planning::{PlanChoice, Planned};
 use anabranch_placement::footprint::LiveBytes;
 use anabranch_report::comparison::stream_name;
 use anabranch_report::table::Table;
-use anabranch_report::text::{duration, interval};
+use anabranch_report::text::{count, duration, interval};
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -227,11 +227,11 @@ impl Report {
             (Some(fewest), least) => {
                 let row = least.as_ref().unwrap_or(fewest);
                 let (devices, cores) = (row.part.name(), row.part.cores);
-                let plural = if cores == 1 { "core" } else { "cores" };
+                let cores = count(cores, "core");
                 let limits = row.limits.iter().map(|limit| format!(", --memory {limit}")).collect::<String>();
                 let _ = writeln!(
                     text,
-                    "{devices} with {cores} {plural} and {} keep it: {} measured, {} predicted, placed by {} in the order {}, streams {}{limits}",
+                    "{devices} with {cores} and {} keep it: {} measured, {} predicted, placed by {} in the order {}, streams {}{limits}",
                     format_bytes(row.measured_bytes),
                     ms(row.measured_ms.median),
                     ms(row.predicted_ms),

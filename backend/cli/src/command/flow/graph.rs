@@ -14,7 +14,7 @@ use anabranch_placement::format::{Format, detect};
 use anabranch_placement::logical::{PhysicalGraph, parse, parse_template};
 use anabranch_placement::quoted::Line;
 use anabranch_report::table::Table;
-use anabranch_report::text::{duration, shortened};
+use anabranch_report::text::{count, duration, shortened};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -246,11 +246,12 @@ impl Report<'_> {
 impl fmt::Display for Report<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (outcome, recipe) = (self.outcome, self.recipe);
-        writeln!(f, "{}: {} drops, {} links", Line(&self.name), recipe.drop_count(), recipe.link_count())?;
+        let (drops, links) = (count(recipe.drop_count(), "drop"), count(recipe.link_count(), "link"));
+        writeln!(f, "{}: {drops}, {links}", Line(&self.name))?;
         write!(
             f,
-            "of {} applications {} ran, {} were kept",
-            recipe.application_count(),
+            "of {} {} ran, {} were kept",
+            count(recipe.application_count(), "application"),
             outcome.ran(),
             outcome.kept()
         )?;
@@ -265,10 +266,10 @@ impl fmt::Display for Report<'_> {
                 count => write!(f, ", {count} {what}")?,
             }
         }
-        let workers = self.worker_config.worker_count();
+        let workers = count(self.worker_config.worker_count(), "worker");
         match &outcome.flow {
-            Some(flow) => writeln!(f, "; {} with {workers} workers\n", duration(flow.time.as_secs_f64()))?,
-            None => writeln!(f, "; with {workers} workers\n")?,
+            Some(flow) => writeln!(f, "; {} with {workers}\n", duration(flow.time.as_secs_f64()))?,
+            None => writeln!(f, "; with {workers}\n")?,
         }
         let mut table = Table::new("application | kind | >drops | >ran | >kept | >failed | >time | >longest");
         for copies in self.copies() {
@@ -293,7 +294,8 @@ impl fmt::Display for Report<'_> {
             writeln!(f, "\n{} failed: {}", failed.drop, failed.why)?;
             if count > 0 {
                 let more = if count > shown { format!(" and {} more", count - shown) } else { String::new() };
-                writeln!(f, "{count} drops depend on it: {}{more}", failed.dependents.join(", "))?;
+                let (drops, depend) = (self::count(count, "drop"), if count == 1 { "depends" } else { "depend" });
+                writeln!(f, "{drops} {depend} on it: {}{more}", failed.dependents.join(", "))?;
             }
         }
         f.write_char('\n')

@@ -4,7 +4,7 @@ use anabranch::compare::Median;
 use anabranch::device::format_bytes;
 use anabranch::flow::{FlowReport, Scheduler};
 use anabranch_report::table::Table;
-use anabranch_report::text::{digits, duration};
+use anabranch_report::text::{count, digits, duration};
 use serde_json::{Value, json};
 use std::fmt;
 use std::time::Duration;
@@ -91,11 +91,18 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Report { program, size, block, nodes, edges, workers, machines, processes, place, .. } = self;
-        writeln!(f, "{program}, size {size} in blocks of {block}: {nodes} nodes, {edges} edges")?;
         writeln!(
             f,
-            "{workers} workers on {machines} {}; placed by {place} in {}",
-            if *processes { "machines, each a process" } else { "machines" },
+            "{program}, size {size} in blocks of {block}: {}, {}",
+            count(*nodes, "node"),
+            count(*edges, "edge")
+        )?;
+        writeln!(
+            f,
+            "{} on {}{}; placed by {place} in {}",
+            count(*workers, "worker"),
+            count(*machines, "machine"),
+            if *processes { ", each a process" } else { "" },
             duration(self.placing.as_secs_f64())
         )?;
         if let Some(predicted) = self.predicted {

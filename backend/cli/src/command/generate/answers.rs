@@ -5,6 +5,7 @@ use super::{failed, settle};
 use anabranch::Tensor;
 use anabranch::execute::{CancelToken, RunOptions};
 use anabranch::generate::{Course, Ended, Generator, Message, Prompt, Settings};
+use anabranch_report::text::count;
 use serde::Serialize;
 use std::io::{self, BufRead, IsTerminal};
 
@@ -239,9 +240,9 @@ fn figures(course: &Course) -> String {
         Some(Ended::Cancelled) => "; it was interrupted",
         Some(Ended::End) | None => "",
     };
-    let more = timing
-        .rate()
-        .map_or_else(String::new, |rate| format!(", then {} tokens at {rate:.1} tokens per second", timing.more));
+    let more = timing.rate().map_or_else(String::new, |rate| {
+        format!(", then {} at {rate:.1} tokens per second", count(timing.more, "token"))
+    });
     let first = timing.first.as_secs_f64() * 1e3;
-    format!("prompt of {} tokens, first token after {first:.1} ms{more}{ended}", timing.prompt)
+    format!("prompt of {}, first token after {first:.1} ms{more}{ended}", count(timing.prompt, "token"))
 }

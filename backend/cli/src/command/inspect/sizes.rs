@@ -4,6 +4,7 @@ use super::attempt::Attempt;
 use super::search::{Found, in_words};
 use super::sentence;
 use crate::command::hints::dimension;
+use anabranch_report::text::count;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -80,7 +81,7 @@ impl Sizes {
         if self.dimensions.is_empty() && self.elements.is_empty() {
             return text;
         }
-        let attempts = format!("{} attempt{}", self.attempts, if self.attempts == 1 { "" } else { "s" });
+        let attempts = count(self.attempts, "attempt");
         match (self.dimensions.is_empty(), runs) {
             (true, _) => {}
             (false, true) => {

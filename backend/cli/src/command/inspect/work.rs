@@ -3,6 +3,7 @@
 use super::{PlanChoice, Strategy, Table, amount, format_bytes, sentence};
 use anabranch::planning::Planned;
 use anabranch::session::{Inputs, Session};
+use anabranch_report::text::count;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -85,7 +86,7 @@ impl fmt::Display for Work {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes = |bytes: f64| format_bytes(bytes as u64);
         let [flops, read, written] = [amount(self.flops), bytes(self.bytes_read), bytes(self.bytes_written)];
-        writeln!(f, "  one run: {} nodes, {flops} FLOP, {read} read, {written} written\n", self.nodes)?;
+        writeln!(f, "  one run: {}, {flops} FLOP, {read} read, {written} written\n", count(self.nodes, "node"))?;
         let mut memory = Table::new("all on | device | >peak memory | >of that stays");
         for Memory { place, device, peak_bytes, resident_bytes } in &self.memory {
             memory.row([place.clone(), device.clone(), format_bytes(*peak_bytes), format_bytes(*resident_bytes)]);

@@ -5,7 +5,7 @@ use anabranch::device::format_bytes;
 use anabranch::pipeline::{Measured, PipelinePlan};
 use anabranch::session::Session;
 use anabranch_report::table::Table;
-use anabranch_report::text::{digits, duration, error, shortened};
+use anabranch_report::text::{count, digits, duration, error, shortened};
 use serde::Serialize;
 use std::fmt;
 
@@ -65,9 +65,9 @@ impl Report {
         let period =
             (self.measured.period > 0.0).then(|| format!(": one every {}{off}", duration(self.measured.period)));
         format!(
-            "{} of {} samples in {}{}; latency {} (p50), {} (p95), {} (p99)",
+            "{} of {} in {}{}; latency {} (p50), {} (p95), {} (p99)",
             self.done,
-            self.wanted,
+            count(self.wanted, "sample"),
             duration(self.seconds),
             period.unwrap_or_default(),
             duration(self.measured.latency.p50),

@@ -12,7 +12,7 @@ use anabranch::pipeline::{
     StageCosts,
 };
 use anabranch::session::Session;
-use anabranch_report::text::duration;
+use anabranch_report::text::{count, duration};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
@@ -143,7 +143,8 @@ impl Rounds<'_> {
 fn picture(pipeline: &Pipeline) -> (Vec<String>, String) {
     let (measured, waiting) = (pipeline.measured(), pipeline.waiting());
     let Measured { data_sets, period, latency, .. } = &measured;
-    let told = format!("{data_sets} samples, one every {}, latency {} (p50)", duration(*period), duration(latency.p50));
+    let samples = count(*data_sets, "sample");
+    let told = format!("{samples}, one every {}, latency {} (p50)", duration(*period), duration(latency.p50));
     let stages = || measured.stages.iter().zip(&waiting).enumerate();
     let line = |(at, (stage, waiting)): (usize, (&MeasuredStage, &usize))| {
         let of = move |replica: &MeasuredReplica| {

@@ -8,7 +8,7 @@ use anabranch_placement::pipeline::{
 use anabranch_placement::quoted::Line;
 use anabranch_report::chart::{Point, Scatter};
 use anabranch_report::table::Table;
-use anabranch_report::text::duration;
+use anabranch_report::text::{count, duration};
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -110,10 +110,10 @@ impl Report {
     pub(super) fn text(&self) -> String {
         let Row { method, period, latency, proven, .. } = &self.chosen;
         let mut text = format!(
-            "{}: {} stages on {} processors, {}\n\n",
+            "{}: {} on {}, {}\n\n",
             Line(&self.name),
-            self.stages,
-            self.processors,
+            count(self.stages, "stage"),
+            count(self.processors, "processor"),
             self.sought()
         );
         let known = if *proven { "the best there is" } else { "not proven to be the best" };
@@ -181,7 +181,11 @@ impl Report {
         let chosen = Point { name: "chosen".into(), ..point(&self.chosen) };
         Scatter {
             title: format!("Period over latency: {}", self.name),
-            subtitle: format!("{} stages on {} processors, {}", self.stages, self.processors, self.sought()),
+            subtitle: [
+                format!("{} on {}", count(self.stages, "stage"), count(self.processors, "processor")),
+                self.sought(),
+            ]
+            .join(", "),
             x: "latency".into(),
             y: "period".into(),
             format: duration,

@@ -4,7 +4,7 @@ use super::SimulateCommand;
 use anabranch::device::format_bytes;
 use anabranch_placement::quoted::Line;
 use anabranch_report::table::Table;
-use anabranch_report::text::{amount, digits, duration};
+use anabranch_report::text::{amount, count, digits, duration};
 use anabranch_report::trial::{Outcome, time_format, with_unit};
 use std::fmt::Write;
 
@@ -35,8 +35,10 @@ impl SimulateCommand {
         let (tasks, devices) = (loaded.graph.task_count(), loaded.platform.device_count());
         let (strategy, order) = (placed.strategy, self.order.name());
         let mut text = format!(
-            "{}: {tasks} tasks on {devices} devices, placed by {strategy}, order {order}\n\n",
-            Line(&loaded.name)
+            "{}: {} on {}, placed by {strategy}, order {order}\n\n",
+            Line(&loaded.name),
+            count(tasks, "task"),
+            count(devices, "device")
         );
         for (name, value) in self.facts(outcome) {
             let _ = writeln!(text, "{name:<24} {value}");
