@@ -2,7 +2,7 @@
 
 use anabranch::compare::{Latencies, Median, Together, together};
 use anabranch::session::SessionError;
-use anabranch_report::text::{amount, duration, interval};
+use anabranch_report::text::{amount, count, duration, interval};
 use serde::Serialize;
 use std::fmt;
 use std::num::NonZeroU32;
@@ -56,7 +56,8 @@ impl fmt::Display for Parallel {
         let Self { callers, runs, measured_ms: Median { median, low, high, .. }, latencies_ms, runs_per_second } = self;
         let [median, p95, p99] = [*median, latencies_ms.p95, latencies_ms.p99].map(|ms| duration(ms * 1e-3));
         let within = interval(low * 1e-3, high * 1e-3);
-        writeln!(f, "parallel  {callers} callers at a time, {runs} runs: {} runs a second", amount(*runs_per_second))?;
+        let (callers, runs) = (count(callers.get(), "caller"), count(*runs, "run"));
+        writeln!(f, "parallel  {callers} at a time, {runs}: {} runs a second", amount(*runs_per_second))?;
         writeln!(f, "          each waits {median} ({within}), p95 {p95}, p99 {p99}")
     }
 }

@@ -138,7 +138,8 @@ impl fmt::Display for Report {
             writeln!(f, "  last     predicted {predicted:.3} ms")?;
         }
         let [first, last] = self.state_bytes.map(format_bytes);
-        writeln!(f, "  state    {} tensors, {first} after the first step, {last} after the last", self.state.len())?;
+        let tensors = count(self.state.len(), "tensor");
+        writeln!(f, "  state    {tensors}, {first} after the first step, {last} after the last")?;
         writeln!(f, "  plans    {}", self.plans)
     }
 }

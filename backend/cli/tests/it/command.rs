@@ -89,7 +89,9 @@ impl Anabranch {
 fn plural_of_one(text: &str) -> Option<String> {
     let is_plural = |word: &str| {
         let letters = word.len() > 3 && word.chars().all(|letter| letter.is_ascii_lowercase());
-        letters && word.ends_with('s') && !["ss", "us", "is"].iter().any(|end| word.ends_with(end)) && word != "has"
+        let is_noun = !["ss", "us", "is"].iter().any(|end| word.ends_with(end)) && !["has", "makes"].contains(&word);
+        // Keys of the cost store stay as they are: measurements are found by them.
+        letters && word.ends_with('s') && is_noun && !["packages", "threads"].contains(&word)
     };
     // Columns of tables stand apart: a number there counts nothing.
     let pairs = text.lines().flat_map(|line| line.split("  ")).flat_map(|part| {

@@ -24,10 +24,10 @@ pub fn chart(problem: &Problem<'_>, outcome: &Outcome<'_>, order: &str) -> Timel
     Timeline {
         title: format!("{}: {} on {}", loaded.name, count(tasks, "task"), count(devices, "device")),
         subtitle: format!(
-            "placed by {}, order {order}, makespan {}, {} sends",
+            "placed by {}, order {order}, makespan {}, {}",
             placed.strategy,
             with_unit(unit, makespan),
-            metrics.sends
+            count(metrics.sends, "send")
         ),
         key: key(problem, schedule),
         marks: vec![bound],

@@ -23,7 +23,7 @@ impl SimulateCommand {
             ("schedule length ratio", ratio(metrics.slr, "none")),
             ("speedup over one device", ratio(metrics.speedup, "no device can take everything")),
             ("utilisation", format!("{:.1} %", 100.0 * metrics.utilisation)),
-            ("traffic", format!("{} in {} sends", traffic(metrics.traffic), metrics.sends)),
+            ("traffic", format!("{} in {}", traffic(metrics.traffic), count(metrics.sends, "send"))),
             ("traffic per edge", format!("{} over {} cut edges", traffic(metrics.traffic_per_edge), metrics.cut_edges)),
             ("placed in", duration(outcome.placed.time.as_secs_f64())),
             ("simulated in", duration(outcome.simulate_time.as_secs_f64())),
