@@ -178,7 +178,7 @@ pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, CliError> {
 /// Prints a message to the user on standard error, safe to show. If standard error is closed or full, the message is
 /// lost.
 pub(crate) fn say(text: impl std::fmt::Display) {
-    let _ = writeln!(io::stderr(), "{}", message(&text.to_string()));
+    let _ = writeln!(io::stderr(), "{}", message(&on_disk::without_os_errors(&text.to_string())));
 }
 
 /// Prints a note once, unless notes are not wanted.

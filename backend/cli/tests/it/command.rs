@@ -58,8 +58,9 @@ impl Anabranch {
         let output = command.output().expect("the command starts");
         for text in [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes)) {
             assert_eq!(plural_of_one(&text), None, "{arguments:?}: {text}");
-            assert!(!text.contains("(os error "), "{arguments:?}: {text}");
         }
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!said.contains("(os error "), "{arguments:?}: {said}");
         output
     }
 
