@@ -99,3 +99,22 @@ pub fn prepare(node: &NodeSpec, constants: &[bool]) -> Result<Box<dyn CpuKernel>
         Op::Block(block) => block::prepare(node, block, constants),
     }
 }
+
+/// Returns a key of the order in which the node's sums are computed.
+///
+/// Nodes that differ only in their numbers of rows of a batch give the same bits for a row if they have the same key.
+/// `None` if no numbers of rows are known to do so.
+#[doc(hidden)]
+pub fn summation(node: &NodeSpec, constants: &[bool]) -> Option<Vec<usize>> {
+    match &node.op {
+        Op::MatMul(_) | Op::Conv(_) | Op::ConvTranspose(_) | Op::Reduce(_) | Op::Softmax(_) | Op::Recurrent(_)
+            if node.is_f64() =>
+        {
+            None
+        }
+        Op::MatMul(_) | Op::NarrowMatMul(_) | Op::Recurrent(_) => anabranch_cpu_product::summation(node, constants),
+        Op::Conv(_) | Op::ConvTranspose(_) => anabranch_cpu_conv::summation(node, constants),
+        Op::Softmax(_) | Op::Reduce(_) => anabranch_cpu_data::summation(node),
+        _ => Some(Vec::new()),
+    }
+}

@@ -56,6 +56,11 @@ impl Gpu {
     }
 }
 
+/// Returns no key: there is no GPU.
+pub fn summation(_: &NodeSpec, _: &[bool]) -> Option<Vec<usize>> {
+    None
+}
+
 impl GpuLimits {
     /// The limits that `adapter` offers.
     pub fn of(adapter: &Adapter) -> Self {

@@ -96,6 +96,11 @@ impl Kernel {
         Ok(Self { micro, geometry, coverage, weights, windows, grid, upper, epilogue })
     }
 
+    /// Whether each sum is computed in two halves.
+    pub(super) fn is_halved(&self) -> bool {
+        self.upper.is_some()
+    }
+
     /// Returns the elements of the panels of one product, if they are written in advance.
     fn panel_floats(&self) -> usize {
         match self.windows {

@@ -37,6 +37,34 @@ pub fn prepare(node: &NodeSpec, constants: &[bool]) -> Result<Box<dyn CpuKernel>
     }
 }
 
+/// Returns a key of the order in which the sums of a convolution are computed: convolutions that differ in their
+/// numbers of images only give the same bits for an image if they have the same key. `None` if no numbers of images are
+/// known to do so.
+pub fn summation(node: &NodeSpec, constants: &[bool]) -> Option<Vec<usize>> {
+    let Op::Conv(op) = &node.op else { return None };
+    let (micro, geometry) = (MicroKernel::best(), geometry_of(op, node).ok()?);
+    let constant = constants.get(1) == Some(&true);
+    if geometry.is_depthwise() && depthwise::prepare(micro, geometry, node, constants).ok()?.is_some() {
+        return Some(vec![0]);
+    }
+    if let Some(across) = op.shallow(node)
+        && shallow::Kernel::new(geometry, across, node, constants).ok()?.is_some()
+    {
+        return Some(vec![1, across as usize]);
+    }
+    if constant
+        && winograd::Kernel::suits(micro)
+        && let Some(tile) = WinogradTile::of(op, node)
+    {
+        let kernel = winograd::Kernel::new(micro, geometry, tile, node).ok()?;
+        return Some(vec![2, tile.outputs(), kernel.block_rows()]);
+    }
+    if constant && small::Kernel::suits(micro, &geometry) {
+        return Some(vec![3]);
+    }
+    Some(vec![4, usize::from(dense::Kernel::new(micro, geometry, node, constant).ok()?.is_halved())])
+}
+
 fn prepare_for(
     micro: &'static MicroKernel,
     op: &Conv,

@@ -57,3 +57,13 @@ pub fn prepare(node: &NodeSpec) -> Result<Box<dyn CpuKernel>, KernelError> {
         _ => return Err(node.unsupported("it does not only move, select or reduce data")),
     })
 }
+
+/// Returns a key of the order in which the node's sums are computed: nodes that differ in their numbers of rows only
+/// give the same bits for a row if they have the same key. `None` if no numbers of rows are known to do so.
+pub fn summation(node: &NodeSpec) -> Option<Vec<usize>> {
+    match &node.op {
+        Op::Softmax(op) => Some(softmax::summation(node, op)),
+        Op::Reduce(op) => reduce::summation(node, op),
+        _ => Some(Vec::new()),
+    }
+}

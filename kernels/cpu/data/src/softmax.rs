@@ -68,6 +68,15 @@ impl Loop for Rows<'_> {
 /// Columns from which they are computed side by side. Fewer make no vector, and are gathered one by one.
 const FEW: usize = 8;
 
+/// Returns a key of the order of all sums, see `summation` of the crate.
+pub(crate) fn summation(node: &NodeSpec, op: &Softmax) -> Vec<usize> {
+    match node.inputs[0].shape.dims()[op.axis + 1..].iter().product() {
+        1 => vec![0],
+        ..FEW => vec![1],
+        _ => vec![2],
+    }
+}
+
 /// Columns that are computed side by side.
 const WIDTH: usize = 64;
 

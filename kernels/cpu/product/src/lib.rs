@@ -29,3 +29,18 @@ pub fn prepare(node: &NodeSpec, constants: &[bool]) -> Result<Box<dyn CpuKernel>
         _ => Err(node.unsupported("it is not a matrix product")),
     }
 }
+
+/// Returns a key of the order in which the node's sums are computed: nodes that differ in their numbers of rows only
+/// give the same bits for a row if they have the same key. `None` if no numbers of rows are known to do so.
+pub fn summation(node: &NodeSpec, constants: &[bool]) -> Option<Vec<usize>> {
+    match &node.op {
+        Op::MatMul(op) => matmul::summation(op, node, constants),
+        Op::NarrowMatMul(_) => Some(narrow::summation(node.inputs[0].shape.dims()[0])),
+        // The last entry of an odd batch is computed alone, in other chains.
+        Op::Recurrent(_) => {
+            let ([_, batch, _], _) = node.recurrent_sizes()?;
+            Some(if batch.is_multiple_of(2) { vec![0] } else { vec![1, batch] })
+        }
+        _ => Some(Vec::new()),
+    }
+}

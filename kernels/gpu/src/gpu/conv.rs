@@ -40,6 +40,13 @@ pub(super) fn recipe<'n>(node: &'n NodeSpec, op: &Conv) -> Result<Recipe<'n>, Ke
     Ok(Recipe { passes, scratch_bytes, ..recipe })
 }
 
+/// Returns a key of the order of all sums, see [`super::summation`].
+pub(super) fn summation(node: &NodeSpec, op: &Conv) -> Option<Vec<usize>> {
+    let Conv { strides, pads, dilations, group, .. } = *op;
+    let conv = Convolution::new(node, strides, pads, dilations, group).ok()?;
+    Some(if conv.is_narrow() { Vec::new() } else { conv.parts().summation().to_vec() })
+}
+
 impl Convolution {
     pub(super) fn new(
         node: &NodeSpec,

@@ -18,6 +18,10 @@ pub(super) fn recipe<'n>(node: &'n NodeSpec, op: &MatMul) -> Result<Recipe<'n>, 
 
 /// Returns the recipe of a product with narrow weights.
 pub(super) fn narrow<'n>(node: &'n NodeSpec, op: &NarrowMatMul) -> Result<Recipe<'n>, KernelError> {
+    of(node, narrow_product(node, op)?)
+}
+
+fn narrow_product(node: &NodeSpec, op: &NarrowMatMul) -> Result<Product, KernelError> {
     let narrow = Narrow::new(node, op)?;
     let [depth, columns] = [node.inputs[0].shape.dims()[1], node.outputs[0].shape.dims()[1]];
     let weights = Shape::new(if op.transpose_b { [columns, depth] } else { [depth, columns] })?;
@@ -25,7 +29,18 @@ pub(super) fn narrow<'n>(node: &'n NodeSpec, op: &NarrowMatMul) -> Result<Recipe
     if op.transpose_b {
         product.b[0] = narrow.line;
     }
-    of(node, Product { narrow: Some(narrow), ..product })
+    Ok(Product { narrow: Some(narrow), ..product })
+}
+
+/// Returns a key of the order of all sums, see [`super::summation`].
+pub(super) fn summation(node: &NodeSpec, op: &MatMul) -> Option<Vec<usize>> {
+    let shapes = [&node.inputs[0].shape, &node.inputs[1].shape];
+    Some(Product::new(node, [op.transpose_a, op.transpose_b], shapes).ok()?.summation())
+}
+
+/// Returns the key of a product with narrow weights.
+pub(super) fn narrow_summation(node: &NodeSpec, op: &NarrowMatMul) -> Option<Vec<usize>> {
+    Some(narrow_product(node, op).ok()?.summation())
 }
 
 fn of<'n>(node: &'n NodeSpec, product: Product) -> Result<Recipe<'n>, KernelError> {
@@ -82,6 +97,11 @@ impl Product {
         let rows = node.row_plan().map_or(1, |plan| plan.rows);
         let batch = Space::collapsed(dims, &[a_strides, b_strides]);
         Ok(Self { batch, m, n, k, a, b, rows, epilogue, narrow: None })
+    }
+
+    fn summation(&self) -> Vec<usize> {
+        let lanes = if self.is_vector() { self.lanes().width() } else { 0 };
+        [&[lanes][..], &self.parts().summation()].concat()
     }
 
     fn is_vector(&self) -> bool {

@@ -106,6 +106,22 @@ impl<'n> Recipe<'n> {
     }
 }
 
+/// Returns a key of the order in which the node's sums are computed.
+///
+/// Nodes that differ only in their numbers of rows of a batch give the same bits for a row if they have the same key.
+/// `None` if no numbers of rows are known to do so.
+#[doc(hidden)]
+pub fn summation(node: &NodeSpec, _: &[bool]) -> Option<Vec<usize>> {
+    match &node.op {
+        Op::MatMul(op) => matmul::summation(node, op),
+        Op::NarrowMatMul(op) => matmul::narrow_summation(node, op),
+        Op::Conv(op) => conv::summation(node, op),
+        Op::Reduce(op) => Some(reduce::Reduction::new(node, op).summation()),
+        Op::Attention(_) => None,
+        _ => Some(Vec::new()),
+    }
+}
+
 /// Checks that a node can run on a GPU of these limits. `constants[i]` says whether input `i` is constant.
 ///
 /// # Errors

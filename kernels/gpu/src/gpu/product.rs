@@ -45,6 +45,11 @@ impl Parts {
         self.depth
     }
 
+    /// Returns the number of parts, and the elements of each: they decide the order of a sum.
+    pub(crate) fn summation(&self) -> [usize; 2] {
+        [self.count, self.depth]
+    }
+
     /// Returns the bytes of all parts' sums, if there are several parts.
     pub(crate) fn scratch_bytes(&self, whole: Extent) -> u64 {
         if self.count == 1 { 0 } else { (self.count * whole.outputs()) as u64 * 4 }

@@ -56,6 +56,11 @@ impl Reduction {
         Self { kind: op.kind, kept, reduced, outputs, length, parts }
     }
 
+    /// Returns a key of the order of all sums, see [`super::summation`].
+    pub(crate) fn summation(&self) -> Vec<usize> {
+        vec![self.parts, self.chunk(), self.lanes().width()]
+    }
+
     /// Returns the elements of one part; a whole number of vectors.
     fn chunk(&self) -> usize {
         self.length.div_ceil(self.parts).next_multiple_of(4)

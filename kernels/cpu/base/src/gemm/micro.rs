@@ -66,6 +66,19 @@ impl MicroKernel {
         let blocks = rows.div_ceil(self.rows).max(1);
         rows.div_ceil(blocks).max(1)
     }
+
+    /// Returns the number of chains in which the sums of a product of so many rows are interleaved; `None` if its last
+    /// block has another number.
+    pub fn chains(&self, rows: usize) -> Option<usize> {
+        let of_block = |rows: usize| match (self.name, rows) {
+            ("AVX-512", 1 | 2) | ("AVX2", 1) => 4,
+            ("AVX-512", 3 | 4) | ("AVX2", 2 | 3) => 2,
+            _ => 1,
+        };
+        let height = self.block_height(rows);
+        let whole = of_block(height);
+        (rows.is_multiple_of(height) || of_block(rows % height) == whole).then_some(whole)
+    }
 }
 
 #[cfg(test)]

@@ -108,6 +108,11 @@ impl Kernel {
         Ok(Self { micro, geometry, winograd_tile, weights, blocks, parts, epilogue: Epilogue::of(node)? })
     }
 
+    /// Returns the rows of tiles of a block, all of which one product computes.
+    pub(super) fn block_rows(&self) -> usize {
+        self.blocks.down
+    }
+
     /// Returns the parts of the output: blocks, or some output channels of blocks if threads cannot share blocks
     /// equally. Each part transforms its inputs itself. The transformed values are several times as large, and would be
     /// slow to fetch from another core's cache.

@@ -72,6 +72,15 @@ pub fn prepare(node: &NodeSpec, op: &Reduce) -> Result<Box<dyn Streamed>, Kernel
     })
 }
 
+/// Returns a key of the order of all folds, see `summation` of the crate.
+pub(crate) fn summation(node: &NodeSpec, op: &Reduce) -> Option<Vec<usize>> {
+    Some(match node.inputs[0].dtype {
+        DType::F64 => ReduceKernel::<f64>::new(node, op).ok()?.summation(),
+        DType::F32 => ReduceKernel::<f32>::new(node, op).ok()?.summation(),
+        _ => Vec::new(),
+    })
+}
+
 fn size(axes: &[(usize, usize)]) -> usize {
     axes.iter().map(|(size, _)| size).product()
 }
@@ -105,6 +114,20 @@ impl<T: Number> ReduceKernel<T> {
             Self { kind: op.kind, kept, reduced, count, part: count, outputs, streamed, number: PhantomData };
         kernel.part = kernel.part_length();
         Ok(kernel)
+    }
+
+    /// Returns the parts of each output, the method that folds them, and the axes along which elements are taken.
+    fn summation(&self) -> Vec<usize> {
+        let width = self.width();
+        let method = match width {
+            _ if self.has_short_rows() => [0, 0],
+            1 => [1, 0],
+            ..=NARROW if self.reduced == [(self.count, width)] => [2, width],
+            _ => [3, 0],
+        };
+        let run = self.reduced.last().is_some_and(|(_, stride)| *stride == 1);
+        let sizes = self.reduced.iter().map(|(size, _)| *size);
+        [self.part, usize::from(self.streamed), usize::from(run)].into_iter().chain(method).chain(sizes).collect()
     }
 
     /// Returns the elements of each output in a part, a function of the shapes alone.

@@ -25,6 +25,22 @@ pub(super) fn prepare(op: &MatMul, node: &NodeSpec, constants: &[bool]) -> Resul
     Ok(Box::new(Kernel::new(MicroKernel::best(), op, node, constants)?))
 }
 
+/// Returns a key of the order of all sums, see `summation` of the crate.
+pub(super) fn summation(op: &MatMul, node: &NodeSpec, constants: &[bool]) -> Option<Vec<usize>> {
+    if modular::fits(node) {
+        return Some(Vec::new());
+    }
+    let kernel = Kernel::new(MicroKernel::best(), op, node, constants).ok()?;
+    let Sizes { m, k, .. } = kernel.sizes;
+    Some(match (kernel.method, kernel.micro.chains(m)) {
+        // Such products have methods of their own for some numbers of rows.
+        _ if op.transpose_a || k == 1 => vec![m],
+        (Method::Blocked, Some(chains)) => vec![0, chains],
+        (Method::Blocked, None) => vec![1, m],
+        (method, _) => vec![2, method as usize],
+    })
+}
+
 struct Kernel {
     micro: &'static MicroKernel,
     sizes: Sizes,

@@ -87,6 +87,16 @@ fn grid([rows, columns, depth]: [usize; 3]) -> Grid {
     Grid { batch: 1, rows, columns, tile_rows, tile_columns: panels.max(1) * PANEL }
 }
 
+/// Returns a key of the order of all sums, see `summation` of the crate: tiles of many rows widen their weights.
+pub(super) fn summation(rows: usize) -> Vec<usize> {
+    let tile_rows = even_cut(rows, TILE_ROWS, ROWS);
+    let last = rows - rows.saturating_sub(1) / tile_rows * tile_rows;
+    match [tile_rows.min(rows), last].map(widened::is_for) {
+        [first, last] if first == last => vec![usize::from(first)],
+        _ => vec![2, rows],
+    }
+}
+
 impl Weights<'_> {
     /// Returns the panel of a column: the bytes of its columns for each step, or for each group of steps that share
     /// bytes.

@@ -21,10 +21,15 @@ const ROWS: usize = 6;
 /// Numbers of a panel at one step.
 type Line = [[f32; LANES]; PANEL / LANES];
 
+/// Whether tiles of so many rows are computed here.
+pub(super) fn is_for(rows: usize) -> bool {
+    rows >= MANY
+}
+
 /// Computes a tile of many rows. Returns whether it has many rows.
 pub(super) fn multiply<E: Element>(tile: &mut Tile<'_, f32>, a: &[f32], weights: &Weights<'_>) -> bool {
     let (height, depth) = (tile.rows.len(), weights.depth);
-    if height < MANY {
+    if !is_for(height) {
         return false;
     }
     let rows = &a[tile.rows.start * depth..tile.rows.end * depth];
