@@ -47,15 +47,21 @@ impl Planner<'_> {
     /// ([`interruption`](anabranch_base::interruption)).
     pub fn plan(&self, choice: &PlanChoice) -> Result<Planned, PlanningError> {
         let started = Instant::now();
-        let planned = if choice.strategy == Strategy::AUTO {
+        let planned = if let Some(split) = &self.constraints.split {
+            self.split(split, choice)
+        } else if choice.strategy == Strategy::AUTO {
             self.shortest(choice)
         } else {
-            let request = PlacementRequest::of(&self.lowered.program, self.machine, choice)?;
-            let placing = self.placing()?;
-            streamed_if_shorter(&choice.plan, request.is_open(), |options| self.fitted(&placing, &request, options))
+            self.streamed(&PlacementRequest::of(&self.lowered.program, self.machine, choice)?, choice)
         };
         still_wanted()?;
         Ok(Planned { place_time: started.elapsed(), choice: choice.clone(), ..planned? })
+    }
+
+    /// Returns the plan of a request, with or without streams.
+    pub(super) fn streamed(&self, request: &PlacementRequest, choice: &PlanChoice) -> Result<Planned, PlanningError> {
+        let placing = self.placing()?;
+        streamed_if_shorter(&choice.plan, request.is_open(), |options| self.fitted(&placing, request, options))
     }
 
     /// Returns the plan with the shortest forecast.
@@ -165,7 +171,7 @@ fn streamed_if_shorter(
 
 /// Candidate plans, and the first error.
 #[derive(Default)]
-struct Contest {
+pub(super) struct Contest {
     best: Option<Planned>,
     candidates: Vec<CandidatePlan>,
     error: Option<PlanningError>,
@@ -183,7 +189,7 @@ impl Contest {
     ///
     /// # Errors
     /// A bug in Anabranch, or an interruption: what only does not fit is no error as long as something else does.
-    fn enter(&mut self, name: &str, planned: Result<Planned, PlanningError>) -> Result<(), PlanningError> {
+    pub(super) fn enter(&mut self, name: &str, planned: Result<Planned, PlanningError>) -> Result<(), PlanningError> {
         match planned {
             Err(error) if matches!(error.kind(), ErrorKind::Internal | ErrorKind::Cancelled) => return Err(error),
             Err(error) => {
@@ -208,7 +214,16 @@ impl Contest {
         Ok(())
     }
 
-    fn winner(self) -> Result<Planned, PlanningError> {
+    /// Returns the best plan so far.
+    pub(super) fn best(&self) -> Option<&Planned> {
+        self.best.as_ref()
+    }
+
+    /// Returns the plan with the shortest forecast, with all candidates.
+    ///
+    /// # Errors
+    /// The first error, if there is no plan.
+    pub(super) fn winner(self) -> Result<Planned, PlanningError> {
         let Self { best, mut candidates, error, .. } = self;
         candidates.sort_by(|one, other| one.makespan.total_cmp(&other.makespan));
         match best {

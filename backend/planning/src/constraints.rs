@@ -2,6 +2,7 @@
 
 use super::error::PlanningError;
 use super::name_pattern::matches;
+use super::split::Split;
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_base::suggest::did_you_mean;
 use anabranch_ir::program::{NodeId, Program};
@@ -20,6 +21,9 @@ pub struct Constraints {
     pub colocated: Vec<String>,
     /// Inputs and outputs that stay on a device, by name. CPU devices share the host's memory.
     pub resident: Vec<Resident>,
+    /// Division of the rows of a batch among devices.
+    #[serde(skip)]
+    pub split: Option<Split>,
     #[serde(skip)]
     of_parts: bool,
 }
@@ -64,6 +68,11 @@ impl Constraints {
     /// Returns these constraints for programs that are parts of a model: patterns may match none of their nodes.
     pub fn of_parts(&self) -> Self {
         Self { of_parts: true, ..self.clone() }
+    }
+
+    /// Returns these constraints without the division of the batch.
+    pub(super) fn undivided(&self) -> Self {
+        Self { split: None, ..self.clone() }
     }
 
     /// Returns the constraints on tensors only.

@@ -77,6 +77,10 @@ impl PlanningError {
         self.file.as_deref()
     }
 
+    pub(super) fn at_node(self, node: &str) -> Self {
+        Self { node: Some(node.to_owned()), ..self }
+    }
+
     /// Returns the node that does not fit, or has no kernel.
     pub fn node(&self) -> Option<&str> {
         self.node.as_deref()

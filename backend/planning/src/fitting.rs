@@ -46,10 +46,11 @@ impl Planner<'_> {
         };
         let options = options.clone().with_streaming(planned.streaming).with_weights(planned.plan.weights().clone());
         let request = PlacementRequest { placer, rule: Order::Pct, order, blocks };
-        let again = self.fitted(&self.placing()?, &request, &options);
+        let planner = self.of(planned);
+        let again = planner.fitted(&planner.placing()?, &request, &options);
         still_wanted()?;
         let again = again?;
-        Ok(Planned { place_time: started.elapsed(), ..again })
+        Ok(Planned { place_time: started.elapsed(), divided: planned.divided.clone(), ..again })
     }
 
     /// Predicts the same plan again with the machine's present costs.
@@ -80,6 +81,7 @@ impl Planner<'_> {
             plan: Arc::new(plan),
             weights,
             rest: planned.rest.clone(),
+            divided: planned.divided.clone(),
             choice: planned.choice.clone(),
         })
     }
@@ -197,6 +199,7 @@ impl Planner<'_> {
             plan: Arc::new(plan),
             weights: Arc::clone(&self.lowered.weights),
             rest: self.lowered.rest.clone(),
+            divided: None,
             choice: PlanChoice::default(),
         })
     }

@@ -26,6 +26,7 @@ mod platform_problem;
 mod reads;
 mod repair;
 mod request;
+mod split;
 mod strategy;
 
 pub use anabranch_plan::MachineDevice;
@@ -40,4 +41,5 @@ pub use placing::{Placed, Placing};
 pub use planned::{Lowered, Planned};
 pub use platform_file::{DeviceEntry, LinkEntry, PlatformFile};
 pub use request::{BlockSource, PlacementRequest, PlanChoice};
+pub use split::{DividedBatch, Parts, Split};
 pub use strategy::{Algorithm, Order, Strategy};

@@ -233,6 +233,11 @@ impl<'a> Placing<'a> {
         &self.costs
     }
 
+    /// Returns the least seconds between the starts of nodes on a device.
+    pub(super) fn interval(&self, device: usize) -> f64 {
+        self.intervals[device]
+    }
+
     /// Returns the devices with this much memory, and their links.
     pub(super) fn platform(&self, memory: &[u64]) -> Result<Platform, PlanningError> {
         let speed = |device: usize| {

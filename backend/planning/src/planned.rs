@@ -2,6 +2,7 @@
 
 use super::placing::Placed;
 use super::request::PlanChoice;
+use super::split::DividedBatch;
 use anabranch_ir::program::{NodeId, Program};
 use anabranch_onnx::lower::Continuation;
 use anabranch_placement_core::platform::DeviceId;
@@ -34,6 +35,8 @@ pub struct Planned {
     pub(super) weights: Arc<Weights>,
     #[doc(hidden)]
     pub rest: Option<Arc<Continuation>>,
+    /// The program with the rows of its batch divided, if they are.
+    pub divided: Option<Arc<DividedBatch>>,
     /// Choice with which this phase was planned, and with which later phases are planned.
     pub choice: PlanChoice,
 }

@@ -84,6 +84,12 @@ impl PlacementRequest {
         Self::formed(Box::new(FixedNodes { name: "auto", device_of: assignment, reasons: Some(reasons) }), rule)
     }
 
+    /// Requests that nodes follow an assignment that a rule made, with blocks as by the options.
+    pub(super) fn split(assignment: Vec<DeviceId>, reason: Reason, rule: Order) -> Self {
+        let reasons = Some(vec![reason; assignment.len()]);
+        Self::formed(Box::new(FixedNodes { name: "split", device_of: assignment, reasons }), rule)
+    }
+
     /// Requests that a strategy places the nodes, with blocks as by the options.
     pub(super) fn formed(placer: Box<dyn Placer>, rule: Order) -> Self {
         Self { placer, rule, order: None, blocks: BlockSource::Formed }

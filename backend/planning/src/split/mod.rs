@@ -1,0 +1,233 @@
+//! Rows of a batch divided among devices: the same nodes on several devices, each for its own rows.
+//!
+//! A division is a rewrite of the lowered program. [`Rows`] proves that each row of the outputs depends on the same row
+//! of the inputs only; [`divided`](divided::divided) repeats the nodes for each part; then the program is placed,
+//! planned, predicted and run like any other. Constants exist once, so that parts on one kind of memory share them.
+
+mod bits;
+mod divided;
+mod layout;
+mod parts;
+mod request;
+mod rows;
+mod rules;
+#[cfg(test)]
+mod tests;
+
+pub use request::{Parts, Split};
+
+use super::choosing::Contest;
+use super::constraints::Constraints;
+use super::error::PlanningError;
+use super::fitting::Planner;
+use super::planned::{Lowered, Planned};
+use super::request::{PlacementRequest, PlanChoice};
+use super::strategy::Strategy;
+use anabranch_base::error_kind::ErrorKind;
+use anabranch_ir::program::{Program, ValueId};
+use anabranch_placement_core::place::Reason;
+use anabranch_placement_core::platform::{DeviceId, DeviceKind};
+use anabranch_plan::HOST;
+use divided::{Divided, Part, Role};
+use layout::Layout;
+use rows::Rows;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A program whose batch is divided, and the division.
+pub struct DividedBatch {
+    /// The program that computes all parts.
+    pub lowered: Lowered,
+    /// Names of the devices, and the number of consecutive rows of each, in the order of the rows.
+    pub parts: Vec<(String, usize)>,
+}
+
+impl Planner<'_> {
+    /// Places and plans with the rows of the batch divided as `split` says.
+    ///
+    /// If the parts are chosen here, [`Strategy::AUTO`] also considers a plan that divides nothing. A plan file must be
+    /// for a program with these parts. Other strategies have nothing to decide.
+    pub(super) fn split(&self, split: &Split, choice: &PlanChoice) -> Result<Planned, PlanningError> {
+        self.may_split()?;
+        let rows = self.rows(split)?;
+        let assignments = match &split.parts {
+            Parts::Given(parts) => vec![self.assigned(parts, &rows)?],
+            Parts::Auto => self.promising_parts(&rows)?,
+        };
+        let mut contest = Contest::default();
+        for assignment in &assignments {
+            contest.enter(&request::shown(assignment), self.with_parts(&rows, assignment, choice))?;
+        }
+        if split.parts == Parts::Auto {
+            self.enter_neighbours(&rows, choice, &mut contest)?;
+            if choice.strategy == Strategy::AUTO {
+                let constraints = self.constraints.undivided();
+                contest.enter("one part", Planner { constraints: &constraints, ..*self }.plan(choice))?;
+            }
+        }
+        let planned = contest.winner()?;
+        Ok(match split.parts {
+            Parts::Auto => planned,
+            Parts::Given(_) => Planned { candidates: Vec::new(), ..planned },
+        })
+    }
+
+    /// Returns the planner of the program of a plan: the divided program, if it divides the batch.
+    pub fn of<'p>(&self, planned: &'p Planned) -> Planner<'p>
+    where
+        Self: 'p,
+    {
+        let lowered = planned.divided.as_ref().map_or(self.lowered, |divided| &divided.lowered);
+        Planner { lowered, ..*self }
+    }
+
+    /// Refuses constraints with which no batch can be divided.
+    fn may_split(&self) -> Result<(), PlanningError> {
+        let Constraints { pins, colocated, resident, .. } = self.constraints;
+        if self.lowered.rest.is_some() {
+            return Err(refused("the model's shapes depend on computed values; leave the split out"));
+        }
+        match (pins.is_empty() && colocated.is_empty(), resident.is_empty()) {
+            (true, true) => Ok(()),
+            (false, _) => Err(refused("nodes are pinned or colocated, but each part is on its own device")),
+            (_, false) => Err(refused("an input or output stays on a device, but its rows are on several")),
+        }
+    }
+
+    /// Proves that the program computes the rows of the batch independently.
+    fn rows(&self, split: &Split) -> Result<Rows, PlanningError> {
+        let program = &*self.lowered.program;
+        let (batch, inputs) = batch_of(program, split)?;
+        Rows::of(program, batch, &inputs).map_err(|dependent| {
+            let rows::Dependent { node, reason } = dependent;
+            refused(format!("node `{node}` does not compute each row by itself: {reason}")).at_node(&node)
+        })
+    }
+
+    /// Returns the devices of given parts.
+    fn assigned(&self, parts: &[(String, usize)], rows: &Rows) -> Result<Vec<(String, usize)>, PlanningError> {
+        let sum = parts.iter().fold(0usize, |sum, (_, rows)| sum.saturating_add(*rows));
+        if sum != rows.batch {
+            let batch = rows.batch;
+            return Err(refused(format!(
+                "its parts have {sum} rows together, but the batch has {batch}; change the parts"
+            )));
+        }
+        for (name, _) in parts {
+            let Some(at) = self.machine.devices.iter().position(|device| device.name == *name) else {
+                let known: Vec<_> = self.machine.devices.iter().map(|device| device.name.as_str()).collect();
+                return Err(refused(format!("there is no device `{name}`; the devices are {}", known.join(", "))));
+            };
+            self.machine.has(std::iter::once(&DeviceId(at as u32)))?;
+        }
+        Ok(parts.iter().filter(|(_, rows)| *rows > 0).cloned().collect())
+    }
+
+    /// Plans with these parts.
+    fn with_parts(
+        &self,
+        rows: &Rows,
+        parts: &[(String, usize)],
+        choice: &PlanChoice,
+    ) -> Result<Planned, PlanningError> {
+        let constraints = Constraints::default();
+        let divided = match parts {
+            [_] => None,
+            _ => Some(self.divided(rows, parts)?),
+        };
+        let (lowered, device_of) = match &divided {
+            Some((divided, device_of)) => (&divided.lowered, device_of.clone()),
+            None => (self.lowered, self.on_one(&parts[0].0)),
+        };
+        let planner = Planner { lowered, machine: self.machine, constraints: &constraints };
+        let request = match &choice.strategy {
+            Strategy::PlanFile(_) => PlacementRequest::of(&lowered.program, self.machine, choice)?,
+            _ => PlacementRequest::split(device_of, PART, choice.order),
+        };
+        let planned = planner.streamed(&request, choice)?;
+        Ok(Planned { divided: divided.map(|(divided, _)| Arc::new(divided)), choice: choice.clone(), ..planned })
+    }
+
+    /// Returns the divided program, and the device of each of its nodes.
+    fn divided<'p>(
+        &self,
+        rows: &Rows,
+        parts: &'p [(String, usize)],
+    ) -> Result<(DividedBatch, Vec<DeviceId>), PlanningError> {
+        let program = &*self.lowered.program;
+        let part = |(name, count): &'p (String, usize)| {
+            let kind = self.machine.devices[self.device(name).index()].kind;
+            Part { name, rows: *count, paddings: bits::paddings(program, rows, *count, kind) }
+        };
+        let named: Vec<_> = parts.iter().map(part).collect();
+        let internal = || PlanningError::invalid("the rows of the batch were lost");
+        let Divided { program, roles } = divided::divided(program, rows, &named).ok_or_else(internal)?;
+        let runs = self.machine.gpu_runs(&program);
+        let of_part = |part: usize| self.device(&parts[part].0);
+        let largest = (0..parts.len()).max_by_key(|part| parts[*part].1).unwrap_or(0);
+        let device = |(role, runs): (&Role, &bool)| {
+            let device = match role {
+                Role::Part(part) => of_part(*part),
+                // A GPU is sent its own rows only.
+                Role::Slice(part) if self.is_cpu(of_part(*part)) => of_part(*part),
+                Role::Shared => of_part(largest),
+                Role::Slice(_) | Role::Joined => HOST,
+            };
+            if *runs || self.is_cpu(device) { device } else { HOST }
+        };
+        let device_of = roles.iter().zip(&runs).map(device).collect();
+        let Lowered { weights, rest, .. } = self.lowered;
+        let lowered = Lowered { program: Arc::new(program), weights: Arc::clone(weights), rest: rest.clone() };
+        Ok((DividedBatch { lowered, parts: parts.to_vec() }, device_of))
+    }
+
+    /// Returns the device of each node if one device computes all rows.
+    fn on_one(&self, name: &str) -> Vec<DeviceId> {
+        let only = self.device(name);
+        let runs = self.machine.gpu_runs(&self.lowered.program);
+        runs.iter().map(|runs| if *runs || self.is_cpu(only) { only } else { HOST }).collect()
+    }
+
+    fn device(&self, name: &str) -> DeviceId {
+        let found = self.machine.devices.iter().position(|device| device.name == name);
+        DeviceId(found.unwrap_or(HOST.index()) as u32)
+    }
+
+    fn is_cpu(&self, device: DeviceId) -> bool {
+        self.machine.devices[device.index()].kind == DeviceKind::Cpu
+    }
+}
+
+/// Reason for the device of a part's node.
+const PART: Reason = Reason::Rule("the rows of its part of the batch are computed there");
+
+/// Returns the number of rows of the batch, and where they are in the inputs.
+fn batch_of(program: &Program, split: &Split) -> Result<(usize, BTreeMap<ValueId, Layout>), PlanningError> {
+    let (mut batch, mut inputs) = (None, BTreeMap::new());
+    for (name, axis) in &split.axes {
+        let Some(value) = program.inputs.iter().find(|input| program.value(**input).name == *name) else { continue };
+        let dims = program.value(*value).spec.shape.dims();
+        let Some(size) = dims.get(*axis).copied() else { continue };
+        if *batch.get_or_insert(size) != size {
+            let text = format!("`{}` has several sizes; name one input and axis, such as x[0]", split.dim);
+            return Err(refused(text));
+        }
+        inputs.insert(*value, Layout::of_axis(dims, *axis));
+    }
+    let dim = &split.dim;
+    match batch {
+        Some(batch) if batch >= 2 && inputs.values().all(|layout| layout.inner > 0 && layout.outer > 0) => {
+            Ok((batch, inputs))
+        }
+        Some(batch) => Err(refused(format!("`{dim}` has {batch} rows; run with more rows, or leave the split out"))),
+        None => {
+            let known = if split.known.is_empty() { "x[0]".into() } else { split.known.join(", ") };
+            Err(refused(format!("no input has a dimension `{dim}`; name one of {known}")))
+        }
+    }
+}
+
+/// Creates the error of a batch that cannot be divided.
+fn refused(reason: impl std::fmt::Display) -> PlanningError {
+    PlanningError::new(ErrorKind::Constraint, format!("the batch cannot be divided: {reason}"))
+}
