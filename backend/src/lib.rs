@@ -307,9 +307,9 @@ pub mod planning {
     //! memory limits.
 
     pub use anabranch_planning::{
-        Algorithm, BlockSource, Constraints, DeviceEntry, LinkEntry, Lowered, Machine, MachineDevice, Order, Pin,
-        Placed, PlacementRequest, Placing, PlanChoice, Planned, Planner, PlanningError, PlatformFile, Resident,
-        Strategy, compute_devices, link, machine_devices, name_matches,
+        Algorithm, BlockSource, Constraints, DeviceEntry, LinkEntry, Lowered, Machine, MachineDevice, Order, Parts,
+        Pin, Placed, PlacementRequest, Placing, PlanChoice, Planned, Planner, PlanningError, PlatformFile, Resident,
+        Split, Strategy, compute_devices, link, machine_devices, name_matches,
     };
 }
 
@@ -351,7 +351,7 @@ pub use device::{CpuGranularity, DetectOptions};
 pub use execute::{CancelToken, RunOptions};
 pub use import::{Dim, Kind};
 pub use plan::PlanOptions;
-pub use planning::{Constraints, Order, PlatformFile, Strategy};
+pub use planning::{Constraints, Order, Parts, PlatformFile, Split, Strategy};
 pub use session::{
     ErrorKind, Inputs, OnDeviceLoss, OutputError, Outputs, Prepared, Run, Session, SessionConfig, SessionError,
     Stateful, ValueInfo,

@@ -13,7 +13,7 @@ use anabranch_device::{CpuGranularity, DetectOptions};
 use anabranch_onnx::import::Limits;
 use anabranch_onnx::lower::Rewrites;
 use anabranch_plan::{ChunkRule, PlanOptions, Residency, StreamMode};
-use anabranch_planning::{Constraints, Order, PlatformFile, Strategy};
+use anabranch_planning::{Constraints, Order, PlatformFile, Split, Strategy};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
@@ -106,6 +106,7 @@ config! {
         chunk: ChunkRule = value::chunk, "size of a streamed chunk, such as 256KiB or 7rows";
         weights: Residency = value::weights, "weights that stay on GPUs: resident, staged or auto";
         pin: Vec<(String, String)> = value::pins, "devices by patterns of nodes' names, such as *conv*=gpu0; the first pattern that matches counts";
+        split: Split = value::parsed, "rows of a batch divided among devices, such as batch=auto or batch=gpu0:28,cpu0:4";
         colocate: Vec<String> = value::list, "patterns of nodes' names; all nodes that match one pattern share a device";
         #[serde(serialize_with = "rewrite_names")]
         fuse: Rewrites = value::rewrites, "0: every operator is a node of its own";
@@ -198,6 +199,7 @@ impl SessionConfig {
             constraints = constraints.with_resident(name, device);
         }
         constraints.colocated = self.colocate.unwrap_or_default();
+        constraints.split = self.split;
         ResolvedConfig {
             devices: DetectOptions {
                 cpu_granularity: self.cpu_devices.unwrap_or(usual.cpu_granularity),

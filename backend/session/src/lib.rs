@@ -3,6 +3,7 @@
 #![deny(unsafe_code)]
 
 mod array;
+mod batch;
 pub mod borrowed;
 mod budget;
 mod cache;

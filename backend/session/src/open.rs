@@ -1,5 +1,6 @@
 //! A session: a model, the devices, their known costs, and plans for the shapes with which it was run.
 
+use super::batch;
 use super::budget::Budget;
 use super::cache::Cache;
 use super::config::{ResolvedConfig, SessionConfig};
@@ -190,6 +191,7 @@ impl Session {
         let mut costs = std::mem::take(&mut options.costs);
         inventory.notes.extend(costs.settle(&inventory.fingerprint()));
         let machine_devices = machine_devices(&inventory);
+        options.constraints.split = options.constraints.split.map(|split| batch::located(split, &model));
         Self {
             inputs: ValueInfo::inputs(&model),
             outputs: ValueInfo::outputs(&model),

@@ -60,6 +60,9 @@ impl Session {
             let (lowered, machine) = (self.lowered(&self.whole, inputs)?, self.machine_here()?);
             let (planner, choice) = (self.planner(&lowered, &machine), self.choice());
             let planned = planner.plan(&choice)?;
+            // A divided program needs no division any more.
+            let planner = planner.of(&planned);
+            let lowered = planner.lowered;
             let plan = planned.kept(&choice.plan);
             let again = planner.restore(&plan, &choice)?;
             if !again.is_same_plan(&planned) || again.plan().memory() != planned.plan().memory() {

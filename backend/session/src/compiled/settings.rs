@@ -42,8 +42,12 @@ pub(super) fn adopted(
         base.memory.iter_mut().for_each(|limits| limits.retain(|name, _| !name.starts_with("gpu")));
         base.devices.iter_mut().for_each(|names| names.retain(|name| !name.starts_with("gpu")));
     }
-    let options = SessionConfig { gpu: wants_gpu, dims: None, ..given }.or(base).resolve();
+    let mut options = SessionConfig { gpu: wants_gpu, dims: None, ..given }.or(base).resolve();
     let is_same = options.devices == stored.devices && options.constraints == stored.constraints;
+    if stored.constraints.split.is_some() {
+        // The program that is stored is the divided one.
+        options.constraints.split = None;
+    }
     Ok((options, is_same))
 }
 
@@ -82,6 +86,11 @@ fn same_program(compiled: &SessionConfig, given: &SessionConfig) -> Result<(), S
     }
     if given.cached.is_some() && given.cached != compiled.cached {
         return Err("was compiled for caches of another length than is asked for".into());
+    }
+    if let (Some(wanted), Some(known)) = (&given.split, &compiled.split)
+        && wanted != known
+    {
+        return Err(format!("was compiled with the split {known}, not with {wanted}"));
     }
     for (symbol, size) in given.dims.iter().flatten() {
         match compiled.dims.as_ref().and_then(|dims| dims.get(symbol)) {

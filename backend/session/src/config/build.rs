@@ -7,7 +7,7 @@ use anabranch_device::{CpuGranularity, DetectOptions};
 use anabranch_onnx::import::Limits;
 use anabranch_onnx::lower::Rewrites;
 use anabranch_plan::PlanOptions;
-use anabranch_planning::{Constraints, Order, PlatformFile, Strategy};
+use anabranch_planning::{Constraints, Order, PlatformFile, Split, Strategy};
 use std::num::NonZeroUsize;
 
 impl SessionConfig {
@@ -71,6 +71,7 @@ impl SessionConfig {
     pub fn with_constraints(self, constraints: Constraints) -> Self {
         let none =
             Self { pin: Some(Vec::new()), colocate: Some(constraints.colocated), resident: Some(Vec::new()), ..self };
+        let none = Self { split: constraints.split, ..none };
         let pinned = constraints.pins.into_iter().fold(none, |all, pin| all.with_pin(pin.pattern, pin.device));
         constraints.resident.into_iter().fold(pinned, |all, kept| all.with_resident(kept.name, kept.device))
     }
@@ -79,6 +80,11 @@ impl SessionConfig {
     pub fn with_pin(mut self, pattern: impl Into<String>, device: impl Into<String>) -> Self {
         add(self.pin.get_or_insert_default(), pattern.into(), device.into());
         self
+    }
+
+    /// Divides the rows of a batch among devices (default: each node computes all rows).
+    pub fn with_split(self, split: Split) -> Self {
+        Self { split: Some(split), ..self }
     }
 
     /// Keeps the input and the output of this name on a device from run to run (default: on the host).
