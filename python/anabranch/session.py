@@ -111,6 +111,8 @@ class Session:
         weights: Weights that stay on GPUs between runs: ``resident``, ``staged`` or ``auto``.
         pin: Devices by patterns of node names. If several patterns match, the first counts.
         colocate: Patterns of node names. All nodes that match a pattern share a device.
+        split: Division of the rows of a batch among devices: ``"batch=auto"``, or ``"batch=gpu0:28,cpu0:4"``. The left side is a symbol of
+            the model, or an input and an axis (``"x[0]"``).
         dims: Sizes of dimensions that no input binds, by symbol (``"batch"``) or by input and axis (``"x[1]"``).
         limits: Limits on the size of a model, such as ``{"nodes": 2_000_000, "tensor_bytes": "128GiB"}``. Raise a limit if you trust a
             file that exceeds it.
@@ -146,6 +148,7 @@ class Session:
         weights: str | None = None,
         pin: Mapping[str, str] | None = None,
         colocate: Iterable[str] | None = None,
+        split: str | None = None,
         dims: Mapping[str, int] | None = None,
         limits: Mapping[str, int | str] | None = None,
         fuse: bool | None = None,

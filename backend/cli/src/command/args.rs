@@ -7,7 +7,7 @@ use anabranch::device::{CpuGranularity, DetectOptions, parse_memory_override};
 use anabranch::import::Limits;
 use anabranch::lower::{Rewrite, Rewrites, UnknownRewrite};
 use anabranch::plan::{ChunkRule, Residency, StreamMode};
-use anabranch::planning::{Order, PlatformFile};
+use anabranch::planning::{Order, PlatformFile, Split};
 use anabranch::session::{OnDeviceLoss, SessionConfig};
 use anabranch_report::tensors::picture::Norm;
 use clap::{Args, ValueEnum};
@@ -227,6 +227,22 @@ pub(crate) struct PlaceArgs {
     /// Runs that refine or compare always fail.
     #[arg(long, value_enum, value_name = "WHAT", default_value_t, hide_short_help = true)]
     pub(crate) on_device_loss: DeviceLoss,
+    /// Division of the batch, if the command has [`SplitArgs`].
+    #[arg(skip)]
+    pub(crate) split: Option<Split>,
+}
+
+/// Options of the division of a batch.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Placement")]
+pub(crate) struct SplitArgs {
+    /// Divide a batch, as in batch=auto or batch=gpu0:28,cpu0:4
+    ///
+    /// The left side is a symbol of the model, or an input and an axis, as in x[0]; `batch` is also the first axis of
+    /// the inputs. `auto` chooses the parts by predicted speeds; with `--place auto`, one part may be chosen. Each part
+    /// is computed on its device, so other strategies have nothing to decide.
+    #[arg(long, value_name = "DIM=PARTS", hide_short_help = true)]
+    split: Option<Split>,
 }
 
 /// An [`OnDeviceLoss`] on the command line.
@@ -307,7 +323,13 @@ impl PlaceArgs {
             weights,
             streaming,
             on_device_loss: DeviceLoss::default(),
+            split: None,
         }
+    }
+
+    /// Returns these options with the division of the batch.
+    pub(crate) fn divided(&self, split: &SplitArgs) -> Self {
+        Self { split: split.split.clone(), ..self.clone() }
     }
 
     /// Returns the configuration that these options state.
@@ -319,6 +341,7 @@ impl PlaceArgs {
         config.order = self.order;
         config.pin = stated(pin);
         config.colocate = stated(colocate);
+        config.split.clone_from(&self.split);
         config.stream = self.streaming.stream.map(Streamed::mode);
         config.chunk = self.streaming.chunk;
         config.weights = self.weights.weights.map(Weights::residency);

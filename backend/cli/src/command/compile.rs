@@ -1,6 +1,6 @@
 //! `anabranch compile`: lowers, places and plans a model once, and keeps it in a file that opens at once.
 
-use super::args::{DeviceArgs, ModelArgs, PlaceArgs};
+use super::args::{DeviceArgs, ModelArgs, PlaceArgs, SplitArgs};
 use super::files::file_of;
 use super::interrupt::end_on_interrupt;
 use super::open::{self, inputs_of, open_session};
@@ -37,6 +37,8 @@ pub(crate) struct CompileCommand {
     #[command(flatten)]
     place: PlaceArgs,
     #[command(flatten)]
+    split: SplitArgs,
+    #[command(flatten)]
     devices: DeviceArgs,
 }
 
@@ -46,7 +48,8 @@ impl CompileCommand {
             return Err(CliError::input("--cache is for commands that run the model; leave it out"));
         }
         end_on_interrupt()?;
-        let (session, store, sets) = open_session(&self.devices, None, &self.model, &self.place, true)?;
+        let (session, store, sets) =
+            open_session(&self.devices, None, &self.model, &self.place.divided(&self.split), true)?;
         open::print_notes(&session, output);
         let inputs = inputs_of(&self.model, &sets, &session)?;
         let compile = || session.compile(&inputs, &self.output, &version::short());

@@ -5,7 +5,7 @@ mod changes;
 mod results;
 
 use super::args::{
-    ConstraintArgs, DeviceArgs, ModelArgs, PlaceArgs, Streamed, WeightArgs, parse_percent, parse_seconds,
+    ConstraintArgs, DeviceArgs, ModelArgs, PlaceArgs, SplitArgs, Streamed, WeightArgs, parse_percent, parse_seconds,
 };
 use super::configurations::{choices, usual, write_csv};
 use super::costs::{StoreFile, open_store};
@@ -102,6 +102,8 @@ pub(super) struct MeasureArgs {
     #[command(flatten)]
     constraints: ConstraintArgs,
     #[command(flatten)]
+    split: SplitArgs,
+    #[command(flatten)]
     weights: WeightArgs,
     #[command(flatten)]
     devices: DeviceArgs,
@@ -184,7 +186,7 @@ impl MeasureArgs {
         if !self.more.is_empty() {
             let mut usable = Vec::with_capacity(models.len());
             for (mut model, _) in models {
-                let place = PlaceArgs::any(&self.constraints);
+                let place = PlaceArgs::any(&self.constraints).divided(&self.split);
                 let opened = open_session(&self.devices, None, &model, &place, true);
                 let opened = opened.map(|opened| usable.push((without_unknown_dims(&mut model, &opened.0), opened)));
                 passed(&model, opened)?;
@@ -220,7 +222,7 @@ impl MeasureArgs {
 
     /// Opens a model with its inputs. Inputs that are not given are random, and sizes that are not given are 1.
     fn open(&self, model: &ModelArgs, opened: Option<Unfilled>) -> Result<Opened, CliError> {
-        let place = PlaceArgs::any(&self.constraints);
+        let place = PlaceArgs::any(&self.constraints).divided(&self.split);
         // A cache that only the environment names is left alone: its plans were made with earlier costs.
         if model.cache.is_some() {
             let random = model.random.or(model.input.is_empty().then_some(0));

@@ -1,6 +1,6 @@
 //! `anabranch place`: the plan, and the reason for each node's device.
 
-use super::args::{DeviceArgs, ModelArgs, PlaceArgs, WhatIfArgs};
+use super::args::{DeviceArgs, ModelArgs, PlaceArgs, SplitArgs, WhatIfArgs};
 use super::device_share::DeviceShare;
 use super::files::file_of;
 use super::html::HtmlArgs;
@@ -52,6 +52,8 @@ pub(crate) struct PlaceCommand {
     #[command(flatten)]
     place: PlaceArgs,
     #[command(flatten)]
+    split: SplitArgs,
+    #[command(flatten)]
     devices: DeviceArgs,
     #[command(flatten)]
     what_if: WhatIfArgs,
@@ -70,7 +72,7 @@ enum Format {
 impl PlaceCommand {
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
         let platform = self.what_if.read()?;
-        let opened = open(&self.devices, platform.clone(), &self.model, &self.place, true)?;
+        let opened = open(&self.devices, platform.clone(), &self.model, &self.place.divided(&self.split), true)?;
         open::print_notes(&opened.session, output);
         if platform.is_some() {
             // Plans for a platform file measure nothing, but use what is measured here.
@@ -113,7 +115,7 @@ impl PlaceCommand {
         let mut devices = self.devices.clone();
         // Limits of assumed devices would be refused on this machine.
         devices.memory.retain(|(name, _)| assumed.iter().all(|device| device.name != *name));
-        let here = open(&devices, None, &self.model, &self.place, false).and_then(|here| {
+        let here = open(&devices, None, &self.model, &self.place.divided(&self.split), false).and_then(|here| {
             let planned = waiting(output, "planning for this machine", || here.session.plan(&here.inputs))?;
             Ok(duration(planned.plan().predicted().makespan))
         });

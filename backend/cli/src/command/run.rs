@@ -1,6 +1,6 @@
 //! `anabranch run`: places, executes, and compares predictions with measurements.
 
-use super::args::{DeviceArgs, ModelArgs, PlaceArgs, parse_seconds, refuse_given};
+use super::args::{DeviceArgs, ModelArgs, PlaceArgs, SplitArgs, parse_seconds, refuse_given};
 use super::expect::{ExpectArgs, Verdicts};
 use super::files::{file_of, tensors_to};
 use super::html::HtmlArgs;
@@ -96,6 +96,8 @@ pub(crate) struct RunCommand {
     #[command(flatten)]
     place: PlaceArgs,
     #[command(flatten)]
+    split: SplitArgs,
+    #[command(flatten)]
     devices: DeviceArgs,
 }
 
@@ -104,7 +106,7 @@ impl RunCommand {
         if self.steps.steps.is_some() {
             return self.run_steps(output);
         }
-        let opened = open(&self.devices, None, &self.model, &self.place, !self.no_learn)?;
+        let opened = open(&self.devices, None, &self.model, &self.place.divided(&self.split), !self.no_learn)?;
         open::print_notes(&opened.session, output);
         let expected = self.expect.read(&opened)?;
         let form = self.output.as_ref().map(|path| outputs::form(path, opened.session.outputs())).transpose()?;
@@ -172,7 +174,8 @@ impl RunCommand {
             (self.refine.write_plan.is_some(), "--write-plan"),
         ];
         refuse_given(&options.map(|(is_given, name)| (is_given, name, why)), "--steps")?;
-        let (session, _, sets) = open_session(&self.devices, None, &self.model, &self.place, false)?;
+        let (session, _, sets) =
+            open_session(&self.devices, None, &self.model, &self.place.divided(&self.split), false)?;
         let files = (sets.first().map(PathBuf::as_path), self.output.as_ref());
         self.steps.run(session, &self.model, files, self.timeout, output)
     }
