@@ -13,7 +13,7 @@ use anabranch_placement_core::cost::{CostTable, TimeTable, TransferCurve};
 use anabranch_placement_core::evaluate::{Decision, decisions};
 use anabranch_placement_core::graph::TaskId;
 use anabranch_placement_core::loaded::{Facts, LoadedProblem};
-use anabranch_placement_core::order::{Order, Planned};
+use anabranch_placement_core::order::{InOrder, Order, Planned};
 use anabranch_placement_core::place::{Auto, Improved, Placement};
 use anabranch_placement_core::platform::{Device, DeviceId, DeviceKinds, Platform};
 use anabranch_placement_core::problem::{MemoryRule, Problem};
@@ -276,7 +276,10 @@ fn place(problem: &Problem<'_>, request: &PlacementRequest) -> Result<(Placement
     }
     let order: Box<dyn Order + '_> = match &request.order {
         Some(order) => Box::new(Planned::new(order)),
-        None => request.rule.rule(),
+        None => match placement.order_to_keep() {
+            Some(order) if request.rule == super::strategy::Order::Pct => Box::new(InOrder::new(order)),
+            _ => request.rule.rule(),
+        },
     };
     let schedule = simulate(problem, &placement.device_of, &*order)?;
     match check_schedule(problem, &placement.device_of, &schedule).first() {

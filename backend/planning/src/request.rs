@@ -69,6 +69,7 @@ impl PlacementRequest {
         let formed = |placer| Self::formed(placer, choice.order);
         match &choice.strategy {
             Strategy::Algorithm(algorithm) => algorithm_placer(machine, algorithm.name()).map(formed),
+            Strategy::Exact { .. } => algorithm_placer(machine, &choice.strategy.to_string()).map(formed),
             Strategy::Device(name) => single_device(program, machine, name).map(formed),
             Strategy::PlanFile(path) => Self::from_file(program, machine, path, choice.order),
         }
@@ -128,7 +129,7 @@ impl PlacementRequest {
     }
 }
 
-fn algorithm_placer(machine: &Machine, name: &'static str) -> Result<Box<dyn Placer>, PlanningError> {
+fn algorithm_placer(machine: &Machine, name: &str) -> Result<Box<dyn Placer>, PlanningError> {
     if name == "gpu" && !machine.devices.iter().any(|device| device.kind == DeviceKind::Gpu) {
         let text = format!("no GPU for all nodes: the machine has none, or GPUs are turned off{GPU_HINT}");
         return Err(PlanningError::new(ErrorKind::NoGpu, text));

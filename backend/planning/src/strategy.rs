@@ -1,10 +1,11 @@
 //! Names of placement strategies and of rules that order a device's ready nodes, as types.
 
 use anabranch_placement_core::order as rules;
-use anabranch_placement_core::place::{STRATEGIES, strategy_names};
+use anabranch_placement_core::place::{AUTO, EXACT, STRATEGIES, strategy_names};
 use serde::{Deserialize, Serialize};
 use std::convert::Infallible;
 use std::fmt;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -23,6 +24,11 @@ use std::str::FromStr;
 pub enum Strategy {
     /// A placement algorithm: one of [`Strategy::algorithms`].
     Algorithm(Algorithm),
+    /// The algorithm `exact`, with a time limit: `exact:SECONDS`.
+    Exact {
+        /// Seconds after which its searches end.
+        seconds: NonZeroU32,
+    },
     /// All nodes on the device of this name if it has kernels for them, the rest on the host.
     Device(String),
     /// The placement of a plan file, which may have been edited.
@@ -38,6 +44,8 @@ impl Strategy {
     pub const HEFT: Self = Self::Algorithm(Algorithm("heft"));
     /// Runs all other algorithms, and a search from the best of them.
     pub const AUTO: Self = Self::Algorithm(Algorithm("auto"));
+    /// Searches for a proven optimum, from the result of `auto` on.
+    pub const EXACT: Self = Self::Algorithm(Algorithm("exact"));
     /// Places all nodes on the fastest CPU device.
     pub const CPU: Self = Self::Algorithm(Algorithm("cpu"));
     /// Places all nodes on the fastest GPU if it has kernels for them.
@@ -45,7 +53,11 @@ impl Strategy {
 
     /// Returns name and description of all algorithms.
     pub fn algorithms() -> impl Iterator<Item = (&'static str, &'static str)> {
-        STRATEGIES.iter().copied().chain([("auto", "all of these, and a search from the best of them")])
+        let searches = [
+            (AUTO, "all of these, and a search from the best of them"),
+            (EXACT, "auto, and then a search for a proven optimum; exact:SECONDS sets a time limit"),
+        ];
+        STRATEGIES.iter().copied().chain(searches)
     }
 
     /// Returns the algorithm of this name, if there is one.
@@ -71,6 +83,7 @@ impl fmt::Display for Strategy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Algorithm(algorithm) => f.write_str(algorithm.name()),
+            Self::Exact { seconds } => write!(f, "{EXACT}:{seconds}"),
             Self::Device(name) => f.write_str(name),
             Self::PlanFile(path) => path.display().fmt(f),
         }
@@ -80,15 +93,17 @@ impl fmt::Display for Strategy {
 impl FromStr for Strategy {
     type Err = Infallible;
 
-    /// Parses a strategy: a text that ends in `.json` is a plan file, the name of an algorithm is that algorithm, and
-    /// any other text is a device.
+    /// Parses a strategy: a text that ends in `.json` is a plan file, the name of an algorithm is that algorithm,
+    /// `exact:SECONDS` is `exact` with a time limit, and any other text is a device.
     ///
     /// Whether the device exists shows when a plan is made.
     fn from_str(text: &str) -> Result<Self, Infallible> {
         if text.ends_with(".json") {
             return Ok(Self::PlanFile(text.into()));
         }
-        Ok(Self::algorithm(text).unwrap_or_else(|| Self::Device(text.to_owned())))
+        let seconds = text.strip_prefix(EXACT).and_then(|rest| rest.strip_prefix(':')?.parse().ok());
+        let timed = seconds.map(|seconds| Self::Exact { seconds });
+        Ok(Self::algorithm(text).or(timed).unwrap_or_else(|| Self::Device(text.to_owned())))
     }
 }
 
@@ -154,7 +169,10 @@ mod tests {
             assert!(matches!(name.parse(), Ok(Strategy::Algorithm(_))), "{name}");
         }
         assert_eq!(Strategy::algorithms().count(), strategy_names().len());
-        for constant in [Strategy::HEFT, Strategy::AUTO, Strategy::CPU, Strategy::GPU] {
+        let timed = "exact:20".parse().expect("a strategy");
+        assert!(matches!(timed, Strategy::Exact { seconds } if seconds.get() == 20));
+        assert_eq!("exact:0".parse(), Ok(Strategy::Device("exact:0".into())));
+        for constant in [Strategy::HEFT, Strategy::AUTO, Strategy::EXACT, Strategy::CPU, Strategy::GPU, timed] {
             assert_eq!(constant.to_string().parse(), Ok(constant));
         }
     }

@@ -10,7 +10,8 @@
 //! * [`BoundKind::Work`]: all work, divided among the devices as if tasks could be cut in pieces;
 //! * [`BoundKind::Window`]: the work that lies between a head, which must come before it, and a tail, which must come
 //!   after it;
-//! * [`BoundKind::Separation`]: if connected tasks fit on no single device, some datum must be sent.
+//! * [`BoundKind::Separation`]: makespans that memory and constraints refute, because too much would have to be on one
+//!   device; it is 0 where it refutes nothing beyond the other bounds.
 //!
 //! Values are sums of rounded numbers: they exceed the optimum by a relative error of at most about 1e-12.
 //!
@@ -25,6 +26,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod cut;
 mod join;
 mod paths;
 mod separation;
@@ -83,14 +85,18 @@ pub fn lower_bound(problem: &Problem<'_>) -> LowerBound {
 /// Returns one bound of each kind, in the order of [`BoundKind`].
 ///
 /// The path takes `O(edges × devices²)` in the worst case, but `O(edges × devices × log devices)` if end times differ
-/// by more than transfers take. The work takes the time of some hundred million steps at most.
+/// by more than transfers take. If memory is limited, it is also proportional to the steps of a function of memory, at
+/// most 32. The work takes the time of some hundred million steps at most.
 pub fn lower_bounds(problem: &Problem<'_>) -> Vec<LowerBound> {
     let paths = Paths::new(problem);
     let weights = Weights::of(problem);
+    let path = paths.bound(problem);
+    let (work, window) = (weights.bound(), window::bound(problem, &paths, &weights));
+    let separation = separation::bound(problem, &paths, path.max(work).max(window));
     vec![
-        LowerBound { value: paths.bound(problem), kind: BoundKind::Path },
-        LowerBound { value: weights.bound(), kind: BoundKind::Work },
-        LowerBound { value: window::bound(problem, &paths, &weights), kind: BoundKind::Window },
-        LowerBound { value: separation::bound(problem, &paths), kind: BoundKind::Separation },
+        LowerBound { value: path, kind: BoundKind::Path },
+        LowerBound { value: work, kind: BoundKind::Work },
+        LowerBound { value: window, kind: BoundKind::Window },
+        LowerBound { value: separation, kind: BoundKind::Separation },
     ]
 }

@@ -9,7 +9,7 @@
 //! of their ids. Of unused identical devices the first is taken. A node is pruned if nothing below it can beat the best
 //! known schedule. One bound is the longest path from the current state; the other is the remaining work, divided among
 //! the devices from their free times (as in [`bound`](crate::bound)). The search starts from the best schedule of all
-//! strategies.
+//! strategies, or from given ones. The strategy [`Exact`](crate::place::Exact) uses it.
 //!
 //! Transfers take their time and do not contend. A device may be idle even if it could run something. The search keeps
 //! constraints, colocation and memory limits.
@@ -19,6 +19,7 @@ mod search;
 mod state;
 mod twins;
 
+use crate::bound::lower_bound;
 use crate::graph::TaskId;
 use crate::order::Pct;
 use crate::place::{Placer, STRATEGIES, strategy_by_name};
@@ -26,7 +27,8 @@ use crate::platform::DeviceId;
 use crate::problem::Problem;
 use crate::schedule::Schedule;
 use crate::simulate::simulate;
-use search::Search;
+use search::{End, Search};
+use std::time::Instant;
 
 /// Most tasks of a problem. A dozen tasks take a fraction of a second; more take long, unless the bounds are tight.
 pub const MAX_TASKS: usize = 64;
@@ -40,12 +42,14 @@ pub const MAX_DATA: usize = 1024;
 pub struct ExactOptions {
     /// Nodes after which the search stops (default: a million).
     pub nodes: u64,
+    /// Instant after which the search stops (default: none). With it, the result depends on the speed of the machine.
+    pub until: Option<Instant>,
 }
 
 impl Default for ExactOptions {
     /// A million nodes: seconds for a dozen tasks, up to a minute for several dozen on several devices.
     fn default() -> Self {
-        ExactOptions { nodes: 1_000_000 }
+        ExactOptions { nodes: 1_000_000, until: None }
     }
 }
 
@@ -56,6 +60,8 @@ pub enum StopReason {
     Proven,
     /// The allowed nodes are used up; a better schedule may exist.
     NodeLimit,
+    /// The allowed time is used up; a better schedule may exist.
+    TimeLimit,
 }
 
 /// Best schedule that was found.
@@ -65,8 +71,8 @@ pub struct Optimum {
     pub device_of: Vec<DeviceId>,
     /// The schedule.
     pub schedule: Schedule,
-    /// Lower bound of all schedules: the makespan if it is proven, up to a part in 10^12; else the bound that is known
-    /// without search.
+    /// Lower bound of all schedules: the makespan if it is proven, up to a part in 10^12; else the least bound of the
+    /// nodes that the search left open.
     pub lower_bound: f64,
     /// Number of visited nodes.
     pub nodes: u64,
@@ -85,9 +91,12 @@ pub enum ExactError {
     /// No placement fits into the devices' memory.
     #[error("no placement fits into the devices' memory")]
     NoPlacement,
-    /// No placement was found within the allowed nodes.
-    #[error("the search found no placement within {nodes} nodes; allow more nodes")]
+    /// No placement was found within the limits.
+    #[error("the search found no placement within {nodes} nodes; allow more nodes or more time")]
     Unfinished { nodes: u64 },
+    /// The caller wants no result any more.
+    #[error("the search was interrupted")]
+    Interrupted,
 }
 
 /// Searches for the schedule with the least makespan. Takes time exponential in the number of tasks, but at most
@@ -95,33 +104,59 @@ pub enum ExactError {
 ///
 /// # Errors
 /// Returns an error for too many tasks, devices or data, if no placement exists, or if none was found within the
-/// allowed nodes.
+/// limits.
 pub fn optimum(problem: &Problem<'_>, options: &ExactOptions) -> Result<Optimum, ExactError> {
+    verify_size(problem)?;
+    optimum_from(problem, options, &known_sequences(problem))
+}
+
+/// Searches as [`optimum`], but starts from `known` sequences of appends instead of the schedules of the strategies. A
+/// sequence that breaks a constraint is ignored.
+///
+/// # Errors
+/// As [`optimum`].
+pub(crate) fn optimum_from(
+    problem: &Problem<'_>,
+    options: &ExactOptions,
+    known: &[Vec<(TaskId, DeviceId)>],
+) -> Result<Optimum, ExactError> {
+    verify_size(problem)?;
+    let mut search = Search::new(problem, *options);
+    known.iter().for_each(|sequence| search.offer(sequence));
+    search.run();
+    let nodes = search.nodes();
+    let open = search.open_bound();
+    let stop = match search.end() {
+        End::Complete => StopReason::Proven,
+        End::Nodes => StopReason::NodeLimit,
+        End::Time => StopReason::TimeLimit,
+        End::Interrupted => return Err(ExactError::Interrupted),
+    };
+    match (search.into_best(), stop) {
+        (Some(spans), _) => {
+            let device_of = spans.iter().map(|span| span.device).collect();
+            let schedule = Schedule::of_spans(problem, spans);
+            let makespan = schedule.makespan;
+            let known = lower_bound(problem).value.max(open);
+            let lower_bound = if stop == StopReason::Proven { makespan } else { known.min(makespan) };
+            Ok(Optimum { device_of, schedule, lower_bound, nodes, stop })
+        }
+        (None, StopReason::Proven) => Err(ExactError::NoPlacement),
+        (None, _) => Err(ExactError::Unfinished { nodes }),
+    }
+}
+
+/// Refuses problems beyond the limits of the module.
+pub(crate) fn verify_size(problem: &Problem<'_>) -> Result<(), ExactError> {
     let (graph, devices) = (problem.graph(), problem.platform().device_count());
     let sizes = [
         ("tasks", graph.task_count(), MAX_TASKS),
         ("devices", devices, MAX_DEVICES),
         ("data", graph.datum_count(), MAX_DATA),
     ];
-    if let Some(&(what, count, limit)) = sizes.iter().find(|&&(_, count, limit)| count > limit) {
-        return Err(ExactError::TooLarge { what, count, limit });
-    }
-    let mut search = Search::new(problem, options.nodes);
-    let root = search.root_bound();
-    known_sequences(problem).iter().for_each(|sequence| search.offer(sequence));
-    search.run();
-    let stop = if search.exhausted() { StopReason::NodeLimit } else { StopReason::Proven };
-    let nodes = search.nodes();
-    match (search.into_best(), stop) {
-        (Some(spans), _) => {
-            let device_of = spans.iter().map(|span| span.device).collect();
-            let schedule = Schedule::of_spans(problem, spans);
-            let makespan = schedule.makespan;
-            let lower_bound = if stop == StopReason::Proven { makespan } else { root.min(makespan) };
-            Ok(Optimum { device_of, schedule, lower_bound, nodes, stop })
-        }
-        (None, StopReason::Proven) => Err(ExactError::NoPlacement),
-        (None, StopReason::NodeLimit) => Err(ExactError::Unfinished { nodes }),
+    match sizes.iter().find(|&&(_, count, limit)| count > limit) {
+        Some(&(what, count, limit)) => Err(ExactError::TooLarge { what, count, limit }),
+        None => Ok(()),
     }
 }
 
@@ -155,7 +190,7 @@ mod tests {
         }
         let devices = vec![Device::new("d", DeviceKind::Cpu).with_memory(memory); 2];
         let loaded = sample::on(builder.build().unwrap(), devices, MemoryRule::Resident);
-        optimum(&loaded.problem().unwrap(), &ExactOptions { nodes })
+        optimum(&loaded.problem().unwrap(), &ExactOptions { nodes, until: None })
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod critical_path;
 mod dfs;
 mod dls;
 mod etf;
+mod exact;
 mod factors;
 mod fixed;
 mod free_memory;
@@ -35,6 +36,7 @@ pub use critical_path::CriticalPath;
 pub use dfs::Dfs;
 pub use dls::Dls;
 pub use etf::Etf;
+pub use exact::{Exact, Solved};
 pub use fixed::Fixed;
 pub use hash::Hash;
 pub use heft::Heft;
@@ -48,6 +50,7 @@ pub use reason::{Explained, MiteFactors, Reason, ScoreOn};
 pub use single::Single;
 pub use sucuri::Sucuri;
 
+use crate::graph::TaskId;
 use crate::platform::{DeviceId, DeviceKind};
 use crate::problem::Problem;
 use crate::schedule::Schedule;
@@ -120,6 +123,15 @@ pub struct Placement {
 }
 
 impl Placement {
+    /// Returns the order of all tasks that the strategy found together with the devices; `None` if it only placed.
+    ///
+    /// `auto` and `exact` return an order if it gives a shorter schedule than path computation times. Devices must keep
+    /// it exactly, as in [`InOrder`](crate::order::InOrder).
+    pub fn order_to_keep(&self) -> Option<&[TaskId]> {
+        let searched = [AUTO, EXACT].contains(&self.strategy);
+        self.planned.as_ref().filter(|_| searched).map(|planned| planned.order.as_slice())
+    }
+
     /// Adds the name of the strategy to all reasons, for a strategy that adopts this placement ([`Reason::credited`]).
     #[must_use]
     pub fn credited(mut self) -> Self {
@@ -158,8 +170,13 @@ pub enum PlaceError {
     Interrupted,
 }
 
-/// Names and descriptions of the strategies that place once. [`strategy_by_name`] also knows `auto`, which tries all of
-/// them and then searches.
+/// Name of the strategy that tries all others and then searches.
+pub const AUTO: &str = "auto";
+/// Name of the strategy that searches for a proven optimum.
+pub const EXACT: &str = "exact";
+
+/// Names and descriptions of the strategies that place once. [`strategy_by_name`] also knows [`AUTO`] and [`EXACT`],
+/// which search.
 pub const STRATEGIES: &[(&str, &str)] = &[
     ("heft", "each task where it would finish first, the most urgent task first"),
     ("cpop", "the critical path on one device, the rest where it would finish first"),
@@ -183,13 +200,14 @@ pub const STRATEGIES: &[(&str, &str)] = &[
 /// Returns the names that [`strategy_by_name`] knows.
 pub fn strategy_names() -> Vec<&'static str> {
     let listed = STRATEGIES.iter().map(|&(name, _)| name);
-    listed.chain(["auto"]).collect()
+    listed.chain([AUTO, EXACT]).collect()
 }
 
-/// Returns the strategy called `name`, if there is one.
+/// Returns the strategy called `name`, if there is one. `exact:SECONDS` is `exact` with a time limit.
 pub fn strategy_by_name(name: &str) -> Option<Box<dyn Placer>> {
     match name {
-        "auto" => Some(Box::new(Auto::default())),
+        AUTO => Some(Box::new(Auto::default())),
+        EXACT => Some(Box::new(Exact::default())),
         "heft" => Some(Box::new(Heft)),
         "cpop" => Some(Box::new(Cpop)),
         "peft" => Some(Box::new(Peft)),
@@ -207,19 +225,23 @@ pub fn strategy_by_name(name: &str) -> Option<Box<dyn Placer>> {
         "hash" => Some(Box::new(Hash)),
         "cpu" => Some(Box::new(Single { kind: DeviceKind::Cpu })),
         "gpu" => Some(Box::new(Single { kind: DeviceKind::Gpu })),
-        _ => None,
+        _ => Exact::by_name(name).map(|exact| Box::new(exact) as Box<dyn Placer>),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn every_listed_strategy_is_known_by_its_own_name() {
         for name in strategy_names() {
             assert_eq!(strategy_by_name(name).map(|strategy| strategy.name()), Some(name));
         }
-        assert!(strategy_by_name("none").is_none());
+        for name in ["none", "exact:", "exact:0", "exact:-1", "exact:x", "heft:3"] {
+            assert!(strategy_by_name(name).is_none(), "{name}");
+        }
+        assert_eq!(Exact::by_name("exact:3").and_then(|exact| exact.time_limit), Some(Duration::from_secs(3)));
     }
 }

@@ -51,7 +51,7 @@ fn auto_ends_between_the_optimum_and_the_strategies() {
             assert_eq!(check_schedule(problem, &improved.placement().device_of, &improved.schedule), []);
             assert!(improved.portfolio.iter().all(|&(_, strategy)| makespan <= strategy));
             assert_eq!(auto.place(problem).unwrap(), *improved.placement());
-            if let Ok(found) = optimum(problem, &ExactOptions { nodes: 20_000 })
+            if let Ok(found) = optimum(problem, &ExactOptions { nodes: 20_000, ..ExactOptions::default() })
                 && found.stop == StopReason::Proven
             {
                 assert!(makespan >= found.schedule.makespan * (1.0 - ROUNDING));
@@ -68,7 +68,7 @@ fn auto_ends_between_the_optimum_and_the_strategies() {
 fn no_bound_is_above_the_optimum() {
     arbtest::arbtest(|random| {
         with_problem(random, 8, |problem| {
-            if let Ok(found) = optimum(problem, &ExactOptions { nodes: 20_000 })
+            if let Ok(found) = optimum(problem, &ExactOptions { nodes: 20_000, ..ExactOptions::default() })
                 && found.stop == StopReason::Proven
             {
                 let makespan = found.schedule.makespan;
@@ -121,7 +121,7 @@ fn published_schedulers_are_between_optimum_and_bound() {
     for loaded in read_problems(&[path]).unwrap() {
         let problem = loaded.problem().unwrap();
         let bound = lower_bound(&problem).value;
-        let found = optimum(&problem, &ExactOptions { nodes: 20_000 }).unwrap();
+        let found = optimum(&problem, &ExactOptions { nodes: 20_000, ..ExactOptions::default() }).unwrap();
         for (name, makespan) in &loaded.facts.figures {
             assert!(bound <= makespan * (1.0 + ROUNDING), "{} {name}: {bound} above {makespan}", loaded.name);
             if found.stop == StopReason::Proven {

@@ -6,7 +6,7 @@ mod placement;
 mod units;
 
 pub use chart::chart;
-pub use placement::{AUTO, OrderName, TrialError, TrialPlacement, strategy};
+pub use placement::{AUTO, OrderName, Proof, TrialError, TrialPlacement, strategy};
 pub use units::{nanoseconds, time_format, with_unit};
 
 use anabranch_placement::check::check_placement;
@@ -150,6 +150,13 @@ impl<'p> Outcome<'p> {
             "bound": metrics.bound.value,
             "bound_kind": metrics.bound.kind,
             "gap": metrics.gap,
+            "exact": placed.proof.map(|proof| json!({
+                "optimal": proof.is_optimal(),
+                "makespan": proof.makespan,
+                "bound": proof.bound,
+                "gap": proof.gap(),
+                "nodes": proof.nodes,
+            })),
             "slr": metrics.slr,
             "speedup": metrics.speedup,
             "traffic": in_file_units(loaded, metrics.traffic),

@@ -2,8 +2,9 @@
 
 use anabranch::did_you_mean;
 use anabranch_placement::check::{Violation, check_placement, check_schedule};
-use anabranch_placement::order::{Fifo, Frugal, Msr, Order, Pct, Planned};
-use anabranch_placement::place::{Auto, Placement, Placer, strategy_by_name, strategy_names};
+use anabranch_placement::order::{Fifo, Frugal, InOrder, Msr, Order, Pct, Planned};
+pub use anabranch_placement::place::AUTO;
+use anabranch_placement::place::{Auto, Exact, Placement, Placer, Reason, strategy_by_name, strategy_names};
 use anabranch_placement::platform::DeviceId;
 use anabranch_placement::problem::Problem;
 use anabranch_placement::schedule::Schedule;
@@ -28,7 +29,7 @@ pub enum TrialError {
 #[serde(rename_all = "lowercase")]
 pub enum OrderName {
     #[default]
-    /// Greatest path computation time
+    /// Greatest path computation time, or the order that auto or exact found
     Pct,
     /// Maximum successor rank
     Msr,
@@ -53,16 +54,16 @@ impl OrderName {
     }
 }
 
-/// Name of the search strategy, which is not among [`STRATEGIES`](anabranch_placement::place::STRATEGIES).
-pub const AUTO: &str = "auto";
-
-/// Returns the strategy called `name`. The search strategy is `auto`.
+/// Returns the strategy called `name`. `auto` and `exact` search as `auto` says.
 ///
 /// # Errors
 /// If there is none of that name.
 pub fn strategy(name: &str, auto: Auto) -> Result<Box<dyn Placer>, TrialError> {
     if name == AUTO {
         return Ok(Box::new(auto));
+    }
+    if let Some(exact) = Exact::by_name(name) {
+        return Ok(Box::new(Exact { auto, ..exact }));
     }
     strategy_by_name(name).ok_or_else(|| {
         let meant = did_you_mean(name, strategy_names());
@@ -90,7 +91,34 @@ pub struct TrialPlacement {
     pub device_of: Vec<DeviceId>,
     /// Time that placing took.
     pub time: Duration,
+    /// Result of the exact search, for the strategy `exact`.
+    pub proof: Option<Proof>,
     planned: Option<Schedule>,
+    /// Whether devices keep the planned order exactly.
+    keeps_order: bool,
+}
+
+/// What the exact search proved.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Proof {
+    /// Makespan of the schedule that the search found.
+    pub makespan: f64,
+    /// Lower bound of the makespan of all schedules.
+    pub bound: f64,
+    /// Nodes that the search visited; `None` if the problem is beyond its limits.
+    pub nodes: Option<u64>,
+}
+
+impl Proof {
+    /// Whether the schedule is optimal, up to a part in 10^9.
+    pub fn is_optimal(&self) -> bool {
+        self.makespan <= self.bound * (1.0 + 1e-9)
+    }
+
+    /// Returns the part by which the makespan exceeds the bound; `None` for a bound of 0.
+    pub fn gap(&self) -> Option<f64> {
+        (self.bound > 0.0).then(|| (self.makespan / self.bound - 1.0).max(0.0))
+    }
 }
 
 impl TrialPlacement {
@@ -100,18 +128,24 @@ impl TrialPlacement {
     /// If the strategy finds no placement, or an invalid one.
     pub fn by(placer: &dyn Placer, problem: &Problem<'_>) -> Result<Self, TrialError> {
         let started = Instant::now();
-        let Placement { strategy, device_of, planned, .. } =
-            placer.place(problem).map_err(|error| TrialError::Input(error.to_string()))?;
+        let placement = placer.place(problem).map_err(|error| TrialError::Input(error.to_string()))?;
         let time = started.elapsed();
+        let keeps_order = placement.order_to_keep().is_some();
+        let proof = placement.reasons.first().and_then(|reason| match *reason {
+            Reason::Exact { makespan, bound, nodes } => Some(Proof { makespan, bound, nodes }),
+            _ => None,
+        });
+        let Placement { strategy, device_of, planned, .. } = placement;
         match check_placement(problem, &device_of).first() {
-            None => Ok(TrialPlacement { strategy, device_of, time, planned }),
+            None => Ok(TrialPlacement { strategy, device_of, time, proof, planned, keeps_order }),
             Some(violation) => Err(fault(strategy, OrderName::Planned, violation)),
         }
     }
 
     /// Takes a given placement, whether it keeps all constraints or not.
     pub fn given(device_of: Vec<DeviceId>) -> Self {
-        TrialPlacement { strategy: "given", device_of, time: Duration::ZERO, planned: None }
+        let (strategy, time) = ("given", Duration::ZERO);
+        TrialPlacement { strategy, device_of, time, proof: None, planned: None, keeps_order: false }
     }
 
     /// Simulates it under an order, and checks the schedule.
@@ -120,12 +154,15 @@ impl TrialPlacement {
     /// If the strategy planned no order and `planned` is requested, or the simulation fails.
     pub fn schedule(&self, problem: &Problem<'_>, order: OrderName) -> Result<Schedule, TrialError> {
         let planned = self.planned.as_ref().map(|planned| Planned::new(&planned.order));
-        let rule: &dyn Order = match order {
-            OrderName::Pct => &Pct,
-            OrderName::Msr => &Msr,
-            OrderName::Fifo => &Fifo,
-            OrderName::Frugal => &Frugal,
-            OrderName::Planned => planned.as_ref().ok_or_else(|| {
+        let kept = self.planned.as_ref().filter(|_| self.keeps_order).map(|planned| InOrder::new(&planned.order));
+        let kept = kept.as_ref().filter(|_| [OrderName::Pct, OrderName::Planned].contains(&order));
+        let rule: &dyn Order = match (kept, order) {
+            (Some(kept), _) => kept,
+            (None, OrderName::Pct) => &Pct,
+            (None, OrderName::Msr) => &Msr,
+            (None, OrderName::Fifo) => &Fifo,
+            (None, OrderName::Frugal) => &Frugal,
+            (None, OrderName::Planned) => planned.as_ref().ok_or_else(|| {
                 let name = self.strategy;
                 TrialError::Input(format!(
                     "`{name}` plans no order; use another --order, or a list scheduler such as heft"

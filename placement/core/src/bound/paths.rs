@@ -14,8 +14,9 @@
 //! of each member. It is also at least the least start of a member, plus the sum of the members' times, plus the least
 //! tail of a member. Each unit is assumed on its best device, and the makespan is at least the value of the worst unit.
 
+use super::cut::Clusters;
 use super::join::{Feeder, earliest};
-use crate::graph::{TaskGraph, TaskId};
+use crate::graph::{TaskGraph, TaskId, UnitId};
 use crate::platform::DeviceId;
 use crate::problem::Problem;
 
@@ -25,13 +26,15 @@ pub(crate) struct Paths {
     devices: usize,
     starts: Vec<f64>,
     tails: Vec<f64>,
+    /// Clusters before and after each task, if memory is limited.
+    clusters: Option<(Clusters, Clusters)>,
 }
 
 impl Paths {
     pub(crate) fn new(problem: &Problem<'_>) -> Self {
-        let starts = Sweep { problem, direction: Direction::Forward }.run();
-        let tails = Sweep { problem, direction: Direction::Backward }.run();
-        Paths { devices: problem.platform().device_count(), starts, tails }
+        let (starts, before) = Sweep { problem, direction: Direction::Forward }.run();
+        let (tails, after) = Sweep { problem, direction: Direction::Backward }.run();
+        Paths { devices: problem.platform().device_count(), starts, tails, clusters: before.zip(after) }
     }
 
     /// Returns the earliest start of `task` on `device`.
@@ -46,21 +49,23 @@ impl Paths {
 
     /// Returns the bound of the module's documentation.
     pub(super) fn bound(&self, problem: &Problem<'_>) -> f64 {
-        let graph = problem.graph();
-        let on_device = |members: &[TaskId], device: DeviceId| {
-            let (mut longest, mut first, mut sum, mut last) = (0.0f64, f64::INFINITY, 0.0, f64::INFINITY);
-            for &task in members {
-                let (start, time, tail) =
-                    (self.start(task, device), problem.time(task, device), self.tail(task, device));
-                longest = longest.max(start + time + tail);
-                (first, sum, last) = (first.min(start), sum + time, last.min(tail));
-            }
-            longest.max(first + sum + last)
-        };
         let of_unit = |unit| {
-            problem.feasible(unit).map(|device| on_device(graph.members(unit), device)).fold(f64::INFINITY, f64::min)
+            problem.feasible(unit).map(|device| self.with_unit_on(problem, unit, device)).fold(f64::INFINITY, f64::min)
         };
-        graph.unit_ids().map(of_unit).fold(0.0, f64::max)
+        // A unit without a finite bound fits on no device next to the others: there is no schedule.
+        problem.graph().unit_ids().map(of_unit).filter(|bound| bound.is_finite()).fold(0.0, f64::max)
+    }
+
+    /// Returns the least makespan with `unit` on a feasible `device`; infinite if it cannot be there.
+    pub(super) fn with_unit_on(&self, problem: &Problem<'_>, unit: UnitId, device: DeviceId) -> f64 {
+        let (mut longest, mut first, mut sum, mut last) = (0.0f64, f64::INFINITY, 0.0, f64::INFINITY);
+        for &task in problem.graph().members(unit) {
+            let (start, time, tail) = (self.start(task, device), problem.time(task, device), self.tail(task, device));
+            let both = self.clusters.as_ref().map_or(0.0, |(before, after)| before.through(after, task, device));
+            longest = longest.max((start + tail).max(both) + time);
+            (first, sum, last) = (first.min(start), sum + time, last.min(tail));
+        }
+        longest.max(first + sum + last)
     }
 }
 
@@ -81,41 +86,57 @@ struct Sweep<'p> {
 const TOGETHER: usize = 1 << 20;
 
 impl Sweep<'_> {
-    fn run(&self) -> Vec<f64> {
+    fn run(&self) -> (Vec<f64>, Option<Clusters>) {
         let (graph, devices) = (self.problem.graph(), self.problem.platform().device_count());
+        let mut clusters = Clusters::of(self.problem);
         let mut releases = vec![f64::INFINITY; graph.task_count() * devices];
         let order = graph.topological();
         for place in 0..order.len() {
             let task = if self.direction == Direction::Forward { order[place] } else { order[order.len() - 1 - place] };
-            let row = self.release(task, &releases);
+            let row = self.release(task, &releases, &mut clusters);
             for device in self.problem.feasible(graph.unit(task)) {
                 releases[task.index() * devices + device.index()] = row[device.index()];
             }
         }
-        releases
+        (releases, clusters)
     }
 
-    /// Returns the earliest start of `task` on each device, given its neighbours' releases.
-    fn release(&self, task: TaskId, releases: &[f64]) -> Vec<f64> {
+    /// Returns the earliest start of `task` on each device, given its neighbours' releases and clusters.
+    fn release(&self, task: TaskId, releases: &[f64], clusters: &mut Option<Clusters>) -> Vec<f64> {
         let (problem, devices) = (self.problem, self.problem.platform().device_count());
         let neighbours = self.neighbours(task);
         let together = neighbours.len() * devices <= TOGETHER;
         let mut alone = vec![0.0f64; devices];
         let mut here = Vec::new();
         let mut feeders: Vec<Vec<Feeder>> = vec![Vec::new(); if together { devices } else { 0 }];
+        let mut steps = vec![vec![(0, 0.0)]; if clusters.is_some() { devices } else { 0 }];
         for (neighbour, bytes) in neighbours {
             let row = &releases[neighbour.index() * devices..][..devices];
             let remotes = self.remotes(task, neighbour, &bytes, row);
             for (device, remote) in problem.platform().device_ids().zip(remotes) {
-                let release = row[device.index()];
-                let feeder = Feeder { remote, release, time: problem.time(neighbour, device) };
+                let (mut release, time) = (row[device.index()], problem.time(neighbour, device));
+                if let Some(clusters) = clusters {
+                    let fits = clusters.fits(problem, task, neighbour, device);
+                    let here = if fits { time } else { f64::INFINITY };
+                    clusters.join(&mut steps[device.index()], (task, device), neighbour, remote, here);
+                    release = if fits { release } else { f64::INFINITY };
+                }
+                let feeder = Feeder { remote, release, time };
                 match feeders.get_mut(device.index()) {
                     Some(feeders) => feeders.push(feeder),
                     None => alone[device.index()] = alone[device.index()].max(earliest(&mut [feeder], &mut here)),
                 }
             }
         }
-        if together { feeders.iter_mut().map(|feeders| earliest(feeders, &mut here)).collect() } else { alone }
+        let mut starts: Vec<f64> =
+            if together { feeders.iter_mut().map(|feeders| earliest(feeders, &mut here)).collect() } else { alone };
+        if let Some(clusters) = clusters {
+            for device in problem.feasible(problem.graph().unit(task)) {
+                let (steps, floor) = (std::mem::take(&mut steps[device.index()]), starts[device.index()]);
+                starts[device.index()] = clusters.keep(task, device, steps, floor);
+            }
+        }
+        starts
     }
 
     /// Returns the tasks that `task` waits for, each once, with the sizes of the data from them.

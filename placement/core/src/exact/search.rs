@@ -1,16 +1,33 @@
 //! Search: depth first, the most promising child first.
 
+use super::ExactOptions;
 use super::partial_bound::PartialBound;
 use super::state::State;
 use super::twins::first_twins;
-use crate::bound::lower_bound;
 use crate::graph::TaskId;
 use crate::platform::DeviceId;
 use crate::problem::Problem;
 use crate::schedule::Span;
+use anabranch_base::interruption;
+use std::time::Instant;
 
 /// Least relative improvement of a schedule that the search looks for.
 const PRECISION: f64 = 1e-12;
+/// Nodes between two looks at the clock and for an interruption.
+const PAUSE: u64 = 256;
+
+/// Reason why a search ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// Nothing is left to search.
+    Complete,
+    /// The allowed nodes are used up.
+    Nodes,
+    /// The allowed time is used up.
+    Time,
+    /// The caller wants no result any more.
+    Interrupted,
+}
 
 pub(super) struct Search<'p> {
     problem: &'p Problem<'p>,
@@ -20,7 +37,10 @@ pub(super) struct Search<'p> {
     best: Option<Vec<Span>>,
     makespan: f64,
     nodes: u64,
-    allowed: u64,
+    allowed: ExactOptions,
+    end: End,
+    /// Least bound of the nodes that were left open.
+    open: f64,
 }
 
 /// One child of a node.
@@ -33,7 +53,7 @@ struct Append {
 }
 
 impl<'p> Search<'p> {
-    pub(super) fn new(problem: &'p Problem<'p>, allowed: u64) -> Self {
+    pub(super) fn new(problem: &'p Problem<'p>, allowed: ExactOptions) -> Self {
         Search {
             problem,
             state: State::new(problem),
@@ -43,12 +63,9 @@ impl<'p> Search<'p> {
             makespan: f64::INFINITY,
             nodes: 0,
             allowed,
+            end: End::Complete,
+            open: f64::INFINITY,
         }
-    }
-
-    /// Returns the lower bound without search.
-    pub(super) fn root_bound(&self) -> f64 {
-        lower_bound(self.problem).value
     }
 
     /// Keeps the schedule of these appends, if it is valid and the best so far.
@@ -69,13 +86,20 @@ impl<'p> Search<'p> {
 
     /// Searches until no better schedule can exist, or until the allowed nodes are used up.
     pub(super) fn run(&mut self) {
-        if self.bound.bound(&self.state) < self.limit() {
-            self.visit();
+        let bound = self.bound.bound(&self.state);
+        if bound < self.limit() {
+            self.visit(bound);
         }
     }
 
-    pub(super) fn exhausted(&self) -> bool {
-        self.nodes >= self.allowed
+    /// Returns the reason why the search ended.
+    pub(super) fn end(&self) -> End {
+        self.end
+    }
+
+    /// Returns a lower bound of all schedules that the search did not refute; infinite if it refuted all.
+    pub(super) fn open_bound(&self) -> f64 {
+        self.open
     }
 
     pub(super) fn nodes(&self) -> u64 {
@@ -92,11 +116,28 @@ impl<'p> Search<'p> {
         self.makespan * (1.0 - PRECISION)
     }
 
-    fn visit(&mut self) {
+    /// Whether the search has to end; looks at the clock from time to time.
+    fn is_over(&mut self) -> bool {
+        if self.end == End::Complete {
+            let pause = self.nodes.is_multiple_of(PAUSE);
+            if self.nodes >= self.allowed.nodes {
+                self.end = End::Nodes;
+            } else if pause && self.allowed.until.is_some_and(|until| Instant::now() >= until) {
+                self.end = End::Time;
+            } else if pause && interruption::is_due() {
+                self.end = End::Interrupted;
+            }
+        }
+        self.end != End::Complete
+    }
+
+    /// Searches below the current node, whose bound is `bound`.
+    fn visit(&mut self, bound: f64) {
         if self.state.is_complete() {
             return self.keep();
         }
-        if self.exhausted() {
+        if self.is_over() {
+            self.open = self.open.min(bound);
             return;
         }
         self.nodes += 1;
@@ -105,9 +146,14 @@ impl<'p> Search<'p> {
             if child.bound >= self.limit() {
                 return;
             }
+            if self.end != End::Complete {
+                self.open = self.open.min(child.bound.max(bound));
+                return;
+            }
             self.state.append(child.task, child.device, child.start);
-            if self.bound.bound(&self.state) < self.limit() {
-                self.visit();
+            let bound = self.bound.bound(&self.state).max(child.bound);
+            if bound < self.limit() {
+                self.visit(bound);
             }
             self.state.take_back();
         }

@@ -18,10 +18,11 @@ mod moves;
 mod portfolio;
 mod rebuild;
 mod search;
+mod sequence;
 
-use super::{PlaceError, Placement, Placer, Reason};
+use super::{AUTO, PlaceError, Placement, Placer, Reason};
 use crate::bound::{LowerBound, lower_bound};
-use crate::order::Pct;
+use crate::order::{InOrder, Order, Pct};
 use crate::platform::DeviceId;
 use crate::problem::Problem;
 use crate::random::Random;
@@ -30,6 +31,7 @@ use crate::simulate::{SimulateError, simulate};
 use anabranch_base::interruption;
 use portfolio::portfolio;
 use search::Search;
+use sequence::{Sequence, SequenceSearch};
 use std::ops::RangeInclusive;
 
 /// Total cost of all evaluations if no number is given: tasks and edges of each evaluation, times devices plus a
@@ -39,6 +41,14 @@ const COST: u64 = 6_000_000_000;
 const OTHER_COST: u64 = 100;
 /// Fewest and most evaluations if no number is given.
 const EVALUATIONS: RangeInclusive<u64> = 200..=10_000;
+/// Number of steps of the search over sequences for each evaluation of the search over placements.
+const STEPS: u64 = 80;
+/// Rounds of that search. Each starts warm again from the best sequence.
+const ROUNDS: u64 = 8;
+/// Steps between two looks for an interruption.
+const INTERRUPTION: u64 = 4096;
+/// Least relative improvement by which a sequence replaces a placement under PCT.
+const PRECISION: f64 = 1e-12;
 
 /// Strategy with a local search, and the limits of that search.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -83,27 +93,55 @@ impl Auto {
     ///
     /// # Errors
     /// Returns an error if no strategy finds a placement.
-    pub fn improve(&self, problem: &Problem<'_>, mut progress: impl FnMut(u64, f64)) -> Result<Improved, PlaceError> {
+    pub fn improve(&self, problem: &Problem<'_>, progress: impl FnMut(u64, f64)) -> Result<Improved, PlaceError> {
+        self.improve_until(problem, &|| false, progress)
+    }
+
+    /// Searches as [`Auto::improve`], but ends with the best placement so far once `over` says so.
+    pub(super) fn improve_until(
+        &self,
+        problem: &Problem<'_>,
+        over: &dyn Fn() -> bool,
+        mut progress: impl FnMut(u64, f64),
+    ) -> Result<Improved, PlaceError> {
         let entries = portfolio(problem)?;
         let first = entries.first().expect("a portfolio is never empty");
         let bound = lower_bound(problem);
         let mut search = Search::new(problem, &first.placement.device_of, Random::new(self.seed));
         let evaluations = self.budget(problem);
         let movable = problem.graph().unit_ids().any(|unit| problem.only_feasible(unit).is_none());
-        while movable && search.evaluations() < evaluations && search.best_makespan() > bound.value {
+        while movable && search.evaluations() < evaluations && search.best_makespan() > bound.value && !over() {
             if interruption::is_due() {
                 return Err(PlaceError::Interrupted);
             }
             search.step();
             progress(search.evaluations(), search.best_makespan());
         }
-        let schedule = match simulate(problem, search.best(), &Pct) {
-            Ok(schedule) => schedule,
-            Err(SimulateError::Interrupted) => return Err(PlaceError::Interrupted),
-            Err(error) => unreachable!("every task is on a device that can run it, and PCT finds an order: {error}"),
+        let schedule = simulated(problem, search.best(), &Pct)?;
+        let explained = |device_of: &[DeviceId], makespan| {
+            explain(self.name(), &first.placement, device_of, [first.makespan, makespan])
         };
-        let makespans = [first.makespan, schedule.makespan];
-        let mut different = vec![(schedule.makespan, explain(self.name(), &first.placement, search.best(), makespans))];
+        let mut different = vec![(schedule.makespan, explained(search.best(), schedule.makespan))];
+        let planned = entries.iter().filter_map(|entry| Some((&entry.placement, entry.placement.planned.as_ref()?)));
+        let planned = planned.min_by(|one, other| one.1.makespan.total_cmp(&other.1.makespan));
+        let start = match planned {
+            Some((placement, planned)) if planned.makespan < schedule.makespan => {
+                Sequence { order: planned.order.clone(), device_of: placement.device_of.clone() }
+            }
+            _ => Sequence { order: schedule.order.clone(), device_of: search.best().to_vec() },
+        };
+        let mut schedule = schedule;
+        let steps = evaluations.saturating_mul(STEPS);
+        if movable && evaluations > 0 && schedule.makespan > bound.value {
+            let found = self.in_sequence(problem, start, bound.value, steps, over)?;
+            let strict = simulated(problem, &found.device_of, &InOrder::new(&found.order))?;
+            if strict.makespan < schedule.makespan * (1.0 - PRECISION) {
+                let placement = explained(&found.device_of, strict.makespan);
+                let placement = Placement { planned: Some(strict.clone()), ..placement };
+                different.insert(0, (strict.makespan, placement));
+                schedule = strict;
+            }
+        }
         let portfolio = entries.iter().map(|entry| (entry.placement.strategy, entry.makespan)).collect();
         for entry in entries {
             if different.iter().all(|(_, known)| known.device_of != entry.placement.device_of) {
@@ -111,6 +149,54 @@ impl Auto {
             }
         }
         Ok(Improved { schedule, bound, portfolio, different, evaluations: search.evaluations() })
+    }
+}
+
+impl Auto {
+    /// Searches over sequences from `start` on for a number of steps, or until the bound is reached.
+    fn in_sequence(
+        &self,
+        problem: &Problem<'_>,
+        start: Sequence,
+        bound: f64,
+        steps: u64,
+        over: &dyn Fn() -> bool,
+    ) -> Result<Sequence, PlaceError> {
+        let Some(mut search) = SequenceSearch::new(problem, start.clone(), Random::stream(self.seed, 1)) else {
+            return Ok(start);
+        };
+        let round = (steps / ROUNDS).max(1);
+        for step in 0..steps {
+            if search.best_makespan() <= bound {
+                break;
+            }
+            if step.is_multiple_of(INTERRUPTION) {
+                if interruption::is_due() {
+                    return Err(PlaceError::Interrupted);
+                }
+                if over() {
+                    break;
+                }
+            }
+            if step % round == 0 {
+                search.return_to_best();
+            }
+            search.step(step / round, (step % round) as f64 / round as f64);
+        }
+        Ok(search.best().clone())
+    }
+}
+
+/// Simulates a placement that keeps all constraints.
+pub(super) fn simulated(
+    problem: &Problem<'_>,
+    device_of: &[DeviceId],
+    order: &dyn Order,
+) -> Result<Schedule, PlaceError> {
+    match simulate(problem, device_of, order) {
+        Ok(schedule) => Ok(schedule),
+        Err(SimulateError::Interrupted) => Err(PlaceError::Interrupted),
+        Err(error) => unreachable!("every task is on a device that can run it, after its inputs: {error}"),
     }
 }
 
@@ -123,7 +209,7 @@ impl Improved {
 
 impl Placer for Auto {
     fn name(&self) -> &'static str {
-        "auto"
+        AUTO
     }
 
     fn place(&self, problem: &Problem<'_>) -> Result<Placement, PlaceError> {

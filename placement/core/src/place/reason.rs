@@ -49,6 +49,15 @@ pub enum Reason {
         /// Makespan of that strategy's placement, and of the placement after the search.
         makespans: [f64; 2],
     },
+    /// The exact search found the whole schedule (exact).
+    Exact {
+        /// Makespan of the schedule.
+        makespan: f64,
+        /// Lower bound of the makespan of all schedules; equal to the makespan if it is proven.
+        bound: f64,
+        /// Nodes that the search visited; `None` if the problem is beyond its limits.
+        nodes: Option<u64>,
+    },
 }
 
 /// Score of a device; smaller is better.
@@ -95,6 +104,7 @@ impl Reason {
     pub fn credited(self, strategy: &'static str) -> Self {
         match self {
             Self::Pinned | Self::OnlyFeasible | Self::ColocatedWith(_) | Self::Of { .. } | Self::Moved { .. } => self,
+            Self::Exact { .. } => self,
             reason => Self::Of { strategy, reason: Box::new(reason) },
         }
     }
@@ -198,6 +208,22 @@ impl fmt::Display for Explained<'_> {
                     formatter,
                     "moved by the search from {device}, where {start} had it: makespan {before} → {after}"
                 )
+            }
+            Reason::Exact { makespan, bound, nodes } => {
+                let (time, least, gap) = (self.time(*makespan), self.time(*bound), 100.0 * (makespan / bound - 1.0));
+                match nodes {
+                    _ if makespan <= &(bound * (1.0 + 1e-9)) => write!(formatter, "in an optimal schedule: {time}"),
+                    Some(nodes) => write!(
+                        formatter,
+                        "in the best of {nodes} partial schedules: {time}; no schedule is shorter than {least} \
+                         (gap {gap:.1} %)"
+                    ),
+                    None => write!(
+                        formatter,
+                        "too large for the exact search, so as auto had it: {time}; no schedule is shorter than \
+                         {least} (gap {gap:.1} %)"
+                    ),
+                }
             }
         }
     }

@@ -5,7 +5,7 @@ use anabranch::device::format_bytes;
 use anabranch_placement::quoted::Line;
 use anabranch_report::table::Table;
 use anabranch_report::text::{amount, count, digits, duration};
-use anabranch_report::trial::{Outcome, time_format, with_unit};
+use anabranch_report::trial::{Outcome, Proof, time_format, with_unit};
 use std::fmt::Write;
 
 impl SimulateCommand {
@@ -17,7 +17,7 @@ impl SimulateCommand {
         let gap = |gap: f64| format!(", {} % below", digits(100.0 * gap / (1.0 + gap), 1));
         let gap = metrics.gap.map_or(String::new(), gap);
         let traffic = |bytes| amount(bytes as f64 / loaded.facts.bytes_a_unit);
-        vec![
+        let mut facts = vec![
             ("makespan", format(metrics.makespan)),
             ("lower bound", format!("{}{gap}, from the {}", format(metrics.bound.value), metrics.bound.kind)),
             ("schedule length ratio", ratio(metrics.slr, "none")),
@@ -27,7 +27,11 @@ impl SimulateCommand {
             ("traffic per edge", format!("{} over {} cut edges", traffic(metrics.traffic_per_edge), metrics.cut_edges)),
             ("placed in", duration(outcome.placed.time.as_secs_f64())),
             ("simulated in", duration(outcome.simulate_time.as_secs_f64())),
-        ]
+        ];
+        if let Some(proof) = &outcome.placed.proof {
+            facts.insert(2, ("exact search", proved(proof, format)));
+        }
+        facts
     }
 
     pub(super) fn text(&self, outcome: &Outcome<'_>) -> String {
@@ -66,6 +70,18 @@ impl SimulateCommand {
             let _ = writeln!(text, "  … and {} less busy; --json lists all", devices - MOST_DEVICES);
         }
         text
+    }
+}
+
+/// Returns what the exact search proved, as a sentence.
+fn proved(proof: &Proof, format: impl Fn(f64) -> String) -> String {
+    let bound = format(proof.bound);
+    let gap = proof.gap().map_or("unknown".into(), |gap| format!("{} %", digits(100.0 * gap, 1)));
+    match proof.nodes {
+        Some(nodes) if proof.is_optimal() => format!("no schedule is shorter: proven, {nodes} nodes"),
+        None if proof.is_optimal() => "no schedule is shorter: proven by the lower bound".into(),
+        Some(nodes) => format!("stopped at its limit, {nodes} nodes; no schedule is shorter than {bound}, gap {gap}"),
+        None => format!("too large, so as by auto; no schedule is shorter than {bound}, gap {gap}"),
     }
 }
 

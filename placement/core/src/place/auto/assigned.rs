@@ -61,6 +61,32 @@ impl<'p> Assigned<'p> {
         self.left[to.index()].is_none_or(|left| needed <= left)
     }
 
+    /// Exchanges the devices of two units; returns whether each is feasible and fits there.
+    pub(super) fn exchange(&mut self, one: UnitId, other: UnitId) -> bool {
+        let (here, there) = (self.device(one), self.device(other));
+        let demand = |unit| self.problem.demand(unit);
+        // Sums are in order of what leaves first, because both units together may not fit.
+        let after = |device: DeviceId, leaves: u64, comes: u64| match self.left[device.index()] {
+            None => Some(None),
+            Some(left) => left.saturating_add(leaves).checked_sub(comes).map(Some),
+        };
+        let (Some(left), Some(right)) =
+            (after(here, demand(one), demand(other)), after(there, demand(other), demand(one)))
+        else {
+            return false;
+        };
+        if here == there || !self.problem.is_feasible(one, there) || !self.problem.is_feasible(other, here) {
+            return false;
+        }
+        (self.left[here.index()], self.left[there.index()]) = (left, right);
+        for (unit, to) in [(one, there), (other, here)] {
+            for &member in self.problem.graph().members(unit) {
+                self.device_of[member.index()] = to;
+            }
+        }
+        true
+    }
+
     pub(super) fn device(&self, unit: UnitId) -> DeviceId {
         self.device_of[self.problem.graph().members(unit)[0].index()]
     }
@@ -102,6 +128,7 @@ mod tests {
         assert!(!assigned.admits(&[pair], DeviceId(1)));
         assigned.move_unit(single, DeviceId(1));
         assert!(!assigned.admits(&[pair, single], DeviceId(1)));
+        assert!(assigned.exchange(pair, cpu) == false && assigned.device(pair) == DeviceId(0), "kinds");
         let mut other = assigned.clone();
         other.move_unit(cpu, DeviceId(0));
         assigned.copy_from(&other);

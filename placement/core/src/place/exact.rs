@@ -1,0 +1,126 @@
+//! Exact: the search for the optimum as a strategy.
+//!
+//! First [`Auto`] places. From its schedule the [exact search](crate::exact) starts, until it has proven an optimum or
+//! reaches a limit. Graphs beyond the limits of that search keep the result of `auto`. In all cases the result comes
+//! with a lower bound of the makespan, so that the gap to the optimum is known.
+//!
+//! The exact search knows transfers without contention and sends without costs. Under other rules its optimum is a
+//! lower bound, and its schedule is simulated under the rules of the problem. Then the result is proven only if the
+//! simulated makespan equals the bound.
+
+use super::{Auto, EXACT, PlaceError, Placement, Placer, Reason};
+use crate::bound::lower_bound;
+use crate::exact::{ExactError, ExactOptions, optimum_from};
+use crate::order::InOrder;
+use crate::problem::Problem;
+use crate::schedule::Schedule;
+use std::num::NonZeroU32;
+use std::time::{Duration, Instant};
+
+/// Relative difference up to which a makespan equals its bound: sums of the same times in another order.
+const PRECISION: f64 = 1e-9;
+
+/// Strategy that searches for a proven optimum, and the limits of its search.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Exact {
+    /// Search that the exact search starts from.
+    pub auto: Auto,
+    /// Nodes after which the exact search stops (default: a million).
+    pub nodes: u64,
+    /// Time after which both searches stop (default: none). With it, the result depends on the speed of the machine.
+    /// The strategies that `auto` starts from always run to their ends.
+    pub time_limit: Option<Duration>,
+}
+
+impl Default for Exact {
+    fn default() -> Self {
+        Exact { auto: Auto::default(), nodes: ExactOptions::default().nodes, time_limit: None }
+    }
+}
+
+/// Result of the exact strategy.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Solved {
+    /// The best placement, with its schedule as [`Placement::planned`].
+    pub placement: Placement,
+    /// The schedule of the placement.
+    pub schedule: Schedule,
+    /// Lower bound of the makespan of all schedules; equal to the makespan if it is proven.
+    pub bound: f64,
+    /// Nodes that the exact search visited; `None` if the problem is beyond its limits.
+    pub nodes: Option<u64>,
+}
+
+impl Solved {
+    /// Whether no schedule is shorter, up to a part in 10^9.
+    pub fn is_proven(&self) -> bool {
+        self.schedule.makespan <= self.bound * (1.0 + PRECISION)
+    }
+}
+
+impl Exact {
+    /// Returns the strategy that `exact` or `exact:SECONDS` names; the seconds are a whole number from 1.
+    pub fn by_name(name: &str) -> Option<Self> {
+        let limit = match name.strip_prefix(EXACT)? {
+            "" => None,
+            limit => Some(limit.strip_prefix(':')?.parse::<NonZeroU32>().ok()?),
+        };
+        let time_limit = limit.map(|seconds| Duration::from_secs(seconds.get().into()));
+        Some(Exact { time_limit, ..Exact::default() })
+    }
+
+    /// Searches for the optimum.
+    ///
+    /// # Errors
+    /// Returns an error if no placement is found within the limits.
+    pub fn solve(&self, problem: &Problem<'_>) -> Result<Solved, PlaceError> {
+        let until = self.time_limit.and_then(|limit| Instant::now().checked_add(limit));
+        let over = || until.is_some_and(|until| Instant::now() >= until);
+        let started = match self.auto.improve_until(problem, &over, |_, _| {}) {
+            Ok(improved) => Ok((improved.schedule.clone(), improved.bound.value)),
+            Err(PlaceError::Interrupted) => return Err(PlaceError::Interrupted),
+            // The exact search may find a placement in tight memory although no strategy does.
+            Err(error) => Err(error),
+        };
+        let device = |schedule: &Schedule, task: usize| schedule.tasks[task].device;
+        let known = started
+            .iter()
+            .map(|(schedule, _)| schedule.order.iter().map(|&task| (task, device(schedule, task.index()))).collect());
+        let options = ExactOptions { nodes: self.nodes, until };
+        let (found, mut bound, nodes) = match optimum_from(problem, &options, &known.collect::<Vec<_>>()) {
+            Ok(found) => {
+                let order = InOrder::new(&found.schedule.order);
+                let schedule = super::auto::simulated(problem, &found.device_of, &order)?;
+                (Some(schedule), found.lower_bound, Some(found.nodes))
+            }
+            Err(ExactError::Interrupted) => return Err(PlaceError::Interrupted),
+            Err(ExactError::TooLarge { .. }) => (None, lower_bound(problem).value, None),
+            Err(ExactError::Unfinished { nodes }) => (None, lower_bound(problem).value, Some(nodes)),
+            Err(ExactError::NoPlacement) => (None, 0.0, Some(0)),
+        };
+        let schedule = match (started, found) {
+            (Ok((first, known)), found) => {
+                bound = bound.max(known);
+                found.filter(|found| found.makespan < first.makespan).unwrap_or(first)
+            }
+            (Err(_), Some(found)) => found,
+            (Err(error), None) => return Err(error),
+        };
+        bound = bound.min(schedule.makespan);
+        let reason = Reason::Exact { makespan: schedule.makespan, bound, nodes };
+        let device_of: Vec<_> = schedule.tasks.iter().map(|span| span.device).collect();
+        let reasons = vec![reason; device_of.len()];
+        let placement = Placement { strategy: EXACT, device_of, reasons, planned: Some(schedule.clone()) };
+        Ok(Solved { placement, schedule, bound, nodes })
+    }
+}
+
+impl Placer for Exact {
+    fn name(&self) -> &'static str {
+        EXACT
+    }
+
+    fn place(&self, problem: &Problem<'_>) -> Result<Placement, PlaceError> {
+        Ok(self.solve(problem)?.placement)
+    }
+}
