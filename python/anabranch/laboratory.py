@@ -95,8 +95,9 @@ def place(
         platform: A path to a file (CSV of Laich 2017 or our JSON), a dictionary in our JSON's form, or a list of devices:
             dictionaries with ``name``, ``kind`` (``cpu``, ``gpu``, ``tpu``, ``other``), ``speed`` (operations a time unit) and
             ``memory`` (bytes), or kinds alone. None where the graph brings its own.
-        place: The strategy.
-        order: Which of a device's ready tasks runs next: ``pct``, ``msr``, ``fifo``, ``frugal`` or ``planned``.
+        place: The strategy; ``exact:20`` is ``exact`` with a time limit of 20 seconds.
+        order: Which of a device's ready tasks runs next: ``pct``, ``msr``, ``fifo``, ``frugal`` or ``planned``. Under ``pct``, ``auto``
+            and ``exact`` keep the order that they found.
         seed: Of the search ``auto``.
         evaluations: Placements that ``auto`` simulates; as many as take a minute at most if not given.
         send_ops: Operations that a send takes on the sending device.

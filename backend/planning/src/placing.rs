@@ -282,6 +282,7 @@ fn place(problem: &Problem<'_>, request: &PlacementRequest) -> Result<(Placement
         },
     };
     let schedule = simulate(problem, &placement.device_of, &*order)?;
+    drop(order);
     match check_schedule(problem, &placement.device_of, &schedule).first() {
         None => Ok((placement, schedule)),
         Some(violation) => Err(refuse(violation.to_string())),

@@ -21,7 +21,7 @@ struct Entry {
 }
 
 /// Name, source, time, and when to use it.
-const FACTS: [[&str; 4]; 18] = [
+const FACTS: [[&str; 4]; 19] = [
     [
         "heft",
         "Topcuoglu 2002, 4.2",
@@ -46,9 +46,15 @@ const FACTS: [[&str; 4]; 18] = [
     ["gpu", "—", "O(V·P)", "all that a GPU can run, on one GPU"],
     [
         "auto",
-        "all others, then late acceptance",
+        "all others, late acceptance, simulated annealing",
         "up to a minute",
-        "a plan that is run often: under PCT never worse than any other",
+        "a plan that is run often: under PCT never worse than those above",
+    ],
+    [
+        "exact",
+        "branch and bound, from auto on",
+        "up to a million nodes, or SECONDS",
+        "small graphs, to know the optimum or the gap to it: exact:SECONDS sets a time limit",
     ],
 ];
 

@@ -24,16 +24,16 @@ use crate::problem::Problem;
 use crate::union_find::UnionFind;
 
 /// Most pairs of devices over all edges, and most units times devices. Beyond this there is no bound.
-const MOST_PAIRS: usize = 4_000_000;
-const MOST_CELLS: usize = 200_000;
+const MOST_PAIRS: usize = 1_000_000;
+const MOST_CELLS: usize = 20_000;
 /// Most bisections; each halves the interval between a refuted value and one that is not.
-const BISECTIONS: usize = 40;
+const BISECTIONS: usize = 20;
 /// Relative width of the interval at which bisection ends.
-const WIDTH: f64 = 1e-6;
+const WIDTH: f64 = 1e-4;
 /// Most rounds of the rules for one value.
 const ROUNDS: usize = 12;
 /// Steps of the weights for one value, and their length.
-const STEPS: usize = 60;
+const STEPS: usize = 40;
 const LENGTH: f64 = 0.3;
 
 /// Returns the greatest makespan found to be refuted, at least `known`; 0 if the problem is too large. Takes
@@ -316,7 +316,7 @@ mod tests {
 
     #[test]
     fn a_chain_that_does_not_fit_is_cut_where_it_costs_least() {
-        let near = |found: f64, expected: f64| (found / expected - 1.0).abs() < 1e-5;
+        let near = |found: f64, expected: f64| found <= expected * (1.0 + 1e-9) && found >= expected * 0.999;
         assert!(near(bound_with([24, 6]), 4.0), "all four fit on the first: {}", bound_with([24, 6]));
         assert!(
             near(bound_with([23, 12]), 24.0),
@@ -333,6 +333,6 @@ mod tests {
         let loaded = sample::problem(builder.build().unwrap(), &[1.0; 2]);
         let problem = loaded.problem().unwrap();
         let found = bound(&problem, &Paths::new(&problem), 1.0);
-        assert!((found - 7.5).abs() < 1e-4, "{found}");
+        assert!(found <= 7.5 && found > 7.49, "{found}");
     }
 }
