@@ -92,6 +92,8 @@ pub fn lower_bounds(problem: &Problem<'_>) -> Vec<LowerBound> {
     let weights = Weights::of(problem);
     let path = paths.bound(problem);
     let (work, window) = (weights.bound(), window::bound(problem, &paths, &weights));
+    // If some task fits nowhere next to the others, there is no schedule, and its start is infinite.
+    let window = if window.is_finite() { window } else { 0.0 };
     let separation = separation::bound(problem, &paths, path.max(work).max(window));
     vec![
         LowerBound { value: path, kind: BoundKind::Path },

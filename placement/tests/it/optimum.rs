@@ -7,7 +7,7 @@ use anabranch_placement::check::{check_placement, check_schedule};
 use anabranch_placement::exact::{ExactError, ExactOptions, StopReason, optimum};
 use anabranch_placement::format::{read_problems, schedulers};
 use anabranch_placement::order::{ORDERS, order_by_name};
-use anabranch_placement::place::{Auto, Placer, STRATEGIES, strategy_by_name};
+use anabranch_placement::place::{Auto, Exact, Placer, STRATEGIES, strategy_by_name};
 use anabranch_placement::rules::{LinkContention, Rules, SendCosts};
 use anabranch_placement::simulate::simulate;
 
@@ -28,10 +28,36 @@ fn the_search_finds_what_trying_everything_finds() {
                         expected.is_some_and(|least| (makespan - least).abs() <= ROUNDING),
                         "{makespan} {expected:?}"
                     );
+                    for bound in lower_bounds(problem) {
+                        assert!(
+                            expected.is_some_and(|least| bound.value <= least + ROUNDING),
+                            "{bound:?} {expected:?}"
+                        );
+                    }
                     assert_eq!(check_placement(problem, &found.device_of), []);
                     assert_eq!(check_schedule(problem, &found.device_of, &found.schedule), []);
                 }
             }
+        })
+    })
+    .budget_ms(900);
+}
+
+/// The strategy `exact` reaches what trying everything finds, and says so; limits leave a gap.
+#[test]
+fn the_exact_strategy_proves_small_optima() {
+    arbtest::arbtest(|random| {
+        with_problem(random, 5, |problem| {
+            let exact = Exact { auto: Auto { evaluations: Some(5), ..Auto::default() }, ..Exact::default() };
+            let (expected, solved) = (least_makespan(problem), exact.solve(problem));
+            assert_eq!(solved.is_ok(), expected.is_some(), "{solved:?}");
+            let (Ok(solved), Some(least)) = (solved, expected) else { return };
+            let makespan = solved.schedule.makespan;
+            assert!(solved.is_proven() && (makespan - least).abs() <= ROUNDING, "{makespan} {least}");
+            assert_eq!(check_placement(problem, &solved.placement.device_of), []);
+            assert_eq!(check_schedule(problem, &solved.placement.device_of, &solved.schedule), []);
+            let hurried = Exact { nodes: 1, ..exact }.solve(problem).unwrap();
+            assert!(hurried.bound <= least + ROUNDING && hurried.schedule.makespan >= least - ROUNDING);
         })
     })
     .budget_ms(900);

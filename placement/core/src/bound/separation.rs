@@ -41,7 +41,7 @@ const LENGTH: f64 = 0.3;
 pub(super) fn bound(problem: &Problem<'_>, paths: &Paths, known: f64) -> f64 {
     let (graph, devices) = (problem.graph(), problem.platform().device_count());
     let (pairs, cells) = (graph.edge_count() * devices * devices, graph.unit_count() * devices);
-    if pairs > MOST_PAIRS || cells > MOST_CELLS || known <= 0.0 {
+    if pairs > MOST_PAIRS || cells > MOST_CELLS || known <= 0.0 || !known.is_finite() {
         return 0.0;
     }
     let least = least_makespans(problem, paths);
