@@ -93,8 +93,8 @@ impl fmt::Display for Strategy {
 impl FromStr for Strategy {
     type Err = Infallible;
 
-    /// Parses a strategy: a text that ends in `.json` is a plan file, the name of an algorithm is that algorithm,
-    /// `exact:SECONDS` is `exact` with a time limit, and any other text is a device.
+    /// Parses a strategy: a text that ends in `.json` is a plan file, and the name of an algorithm is that algorithm.
+    /// `exact:SECONDS` is `exact` with a time limit. Any other text is a device.
     ///
     /// Whether the device exists shows when a plan is made.
     fn from_str(text: &str) -> Result<Self, Infallible> {

@@ -98,7 +98,7 @@ pub struct TrialPlacement {
     keeps_order: bool,
 }
 
-/// What the exact search proved.
+/// Result of the exact search: a makespan and a lower bound.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Proof {
     /// Makespan of the schedule that the search found.

@@ -3,17 +3,17 @@
 //! Suppose that some schedule has a makespan of at most `T`. Then much is known about its placement:
 //!
 //! 1. A unit is on a device only if its start, time and tail there are together at most `T`.
-//! 2. Let a datum of `p` be read by `c`. If `p` is on `d` and `c` on another device `e`, then the makespan is at least
-//!    the sum of the start and time of `p` on `d`, the transfer, and the time and tail of `c` on `e`. If that exceeds
-//!    `T` for all pairs of devices that are left, both are on one device: their units form a *group*.
-//! 3. A group is on a device only if its demand fits next to the groups that can be nowhere else, and if its times there
-//!    are together at most `T`, between the least start and the least tail of its members.
+//! 2. Let a datum of `p` be read by `c`, with `p` on `d` and `c` on another device `e`. Then the makespan is at least
+//!    the sum of five times: start and time of `p` on `d`, the transfer, time and tail of `c` on `e`. Suppose that this
+//!    exceeds `T` for all pairs of devices that are left. Then both are on one device: their units form a *group*.
+//! 3. The demand of a group fits on its device next to the groups that can be nowhere else. The group runs there
+//!    between the least start and the least tail of its members, and its times are together at most `T`.
 //!
 //! These rules are applied until nothing changes. If a group has no device left, no schedule is as short as `T`.
-//! Otherwise all groups have to share devices with limited time and memory. Give each device a weight for its time and a
-//! weight for its memory, with a sum of 1 over all of them. If each group is where its weighted share of time `T` and of
-//! memory is least, and all shares together exceed 1, there is no schedule either: these are multipliers of the linear
-//! relaxation. They are found by multiplicative weights (Plotkin, Shmoys and Tardos 1995).
+//! Otherwise all groups have to share devices with limited time and memory. Give each device a weight for its time and
+//! a weight for its memory, with a sum of 1 over all of them. If each group is where its weighted share of time `T` and
+//! of memory is least, and all shares together exceed 1, there is no schedule either: these are multipliers of the
+//! linear relaxation. They are found by multiplicative weights (Plotkin, Shmoys and Tardos 1995).
 //!
 //! Bisection finds the greatest `T` that is refuted. It is a bound whether or not greater values are refuted too.
 
