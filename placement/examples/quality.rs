@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     match table.as_str() {
         "published" => published(&read_problems(rest)?, seeds),
         "generated" => generated(range(rest)?, seeds),
-        "memory" => gaps(&range(rest)?.map(|seed| tight(seed)).collect::<Result<Vec<_>, _>>()?),
+        "memory" => gaps(&range(rest)?.map(tight).collect::<Result<Vec<_>, _>>()?),
         "bounds" => gaps(&read_problems(rest)?),
         _ => Err(usage.into()),
     }

@@ -128,7 +128,7 @@ mod tests {
         assert!(!assigned.admits(&[pair], DeviceId(1)));
         assigned.move_unit(single, DeviceId(1));
         assert!(!assigned.admits(&[pair, single], DeviceId(1)));
-        assert!(assigned.exchange(pair, cpu) == false && assigned.device(pair) == DeviceId(0), "kinds");
+        assert!(!assigned.exchange(pair, cpu) && assigned.device(pair) == DeviceId(0), "one device");
         let mut other = assigned.clone();
         other.move_unit(cpu, DeviceId(0));
         assigned.copy_from(&other);
