@@ -34,6 +34,13 @@ impl DeviceSets {
         self.bits[set * self.words + device.index() / 64] >> (device.index() % 64) & 1 == 1
     }
 
+    /// Returns the device of a set that has no other.
+    pub(crate) fn only(&self, set: usize) -> Option<DeviceId> {
+        let words = &self.bits[set * self.words..(set + 1) * self.words];
+        let count: u32 = words.iter().map(|bits| bits.count_ones()).sum();
+        if count == 1 { self.iter(set).next() } else { None }
+    }
+
     pub(crate) fn iter(&self, set: usize) -> impl Iterator<Item = DeviceId> + Clone + '_ {
         let words = &self.bits[set * self.words..(set + 1) * self.words];
         words.iter().enumerate().flat_map(|(word, &bits)| {
@@ -57,6 +64,8 @@ mod tests {
         assert_eq!(sets.iter(1).collect::<Vec<_>>(), [0, 63, 64, 129].map(DeviceId));
         assert!(sets.contains(1, DeviceId(129)) && !sets.contains(1, DeviceId(128)));
         assert_eq!(sets.iter(0).chain(sets.iter(2)).count(), 0);
+        sets.insert(2, DeviceId(70));
+        assert_eq!([0, 1, 2].map(|set| sets.only(set)), [None, None, Some(DeviceId(70))]);
     }
 
     #[test]

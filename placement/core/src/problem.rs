@@ -60,6 +60,8 @@ pub struct Problem<'a> {
     is_restricted: bool,
     demand: Vec<u64>,
     feasible: DeviceSets,
+    /// Mean time of each task, see [`Problem::mean_time`].
+    mean_times: Vec<f64>,
     mean_latency: f64,
     mean_time_a_byte: f64,
 }
@@ -96,11 +98,14 @@ impl<'a> Problem<'a> {
             is_restricted: false,
             demand,
             feasible: DeviceSets::empty(graph.unit_count(), platform.device_count()),
+            mean_times: Vec::new(),
             mean_latency: empty.mean,
             mean_time_a_byte: if largest == 0 { 0.0 } else { (full.mean - empty.mean).max(0.0) / largest as f64 },
         };
         problem.find_feasible()?;
         problem.is_restricted = problem.excludes_any(&nominal.known);
+        let mean_time = |task| mean(problem.feasible(graph.unit(task)).map(|device| problem.time(task, device)));
+        problem.mean_times = graph.task_ids().map(mean_time).collect();
         Ok(problem)
     }
 
@@ -174,9 +179,9 @@ impl<'a> Problem<'a> {
         self.graph.members(unit).iter().map(|&task| self.time(task, device)).sum()
     }
 
-    /// Returns the mean time of `task` over its feasible devices: the weight of a task in list scheduling.
+    /// Returns the mean time of `task` over its feasible devices: the weight of a task in list scheduling. `O(1)`.
     pub fn mean_time(&self, task: TaskId) -> f64 {
-        mean(self.feasible(self.graph.unit(task)).map(|device| self.time(task, device)))
+        self.mean_times[task.index()]
     }
 
     /// Whether constraints or memory exclude some task from a device on which its time is known.
@@ -222,8 +227,7 @@ impl<'a> Problem<'a> {
 
     /// Returns the device of `unit` if only one is feasible.
     pub fn only_feasible(&self, unit: UnitId) -> Option<DeviceId> {
-        let mut feasible = self.feasible(unit);
-        feasible.next().filter(|_| feasible.next().is_none())
+        self.feasible.only(unit.index())
     }
 
     fn admits(&self, unit: UnitId, device: DeviceId) -> bool {

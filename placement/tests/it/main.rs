@@ -12,6 +12,7 @@ mod logical;
 mod network;
 mod optimum;
 mod pipeline;
+mod placement_hashes;
 mod properties;
 mod reference;
 mod small;

@@ -33,8 +33,8 @@ pub fn check_schedule(problem: &Problem<'_>, device_of: &[DeviceId], schedule: &
     }
     checker.alone = Alone::of(problem, schedule);
     checker.check_tasks();
-    let arrivals = checker.check_transfers();
-    checker.check_precedence(&arrivals);
+    let needs = checker.check_transfers();
+    checker.check_precedence(&needs);
     checker.check_exclusive_devices();
     checker.check_exclusive_links();
     checker.check_order();
@@ -50,6 +50,38 @@ struct Checker<'a> {
     /// Durations of tasks and sends without slowdowns from other devices.
     alone: Alone,
     violations: Vec<Violation>,
+}
+
+/// A datum that has to be sent to a device.
+struct Need {
+    from: DeviceId,
+    to: DeviceId,
+    /// Whether there is a transfer for it.
+    served: bool,
+    /// End of that transfer, if it is from the right device and has the right size.
+    arrival: Option<f64>,
+}
+
+/// Everything that has to be sent: by datum, then by target.
+struct Needs {
+    /// Position of the first need of each datum, and at last the number of needs.
+    first: Vec<usize>,
+    all: Vec<Need>,
+}
+
+impl Needs {
+    fn of(&self, datum: DatumId) -> &[Need] {
+        match self.first[datum.index().min(self.first.len() - 1)..] {
+            [first, end, ..] => &self.all[first..end],
+            _ => &[],
+        }
+    }
+
+    /// Returns the position of the need of `datum` on `to`, if there is one.
+    fn find(&self, datum: DatumId, to: DeviceId) -> Option<usize> {
+        let place = self.of(datum).binary_search_by_key(&to, |need| need.to).ok()?;
+        Some(self.first[datum.index()] + place)
+    }
 }
 
 /// Returns the tolerance of times: a small part of the greatest time in the schedule.
@@ -93,39 +125,48 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks every transfer, and that each needed (datum, target) is served once. Returns the arrival times.
-    fn check_transfers(&mut self) -> BTreeMap<(DatumId, DeviceId), f64> {
-        let mut needed = self.needed();
-        let mut arrivals = BTreeMap::new();
+    /// Checks every transfer, and that each needed (datum, target) is served once. Returns the arrivals.
+    fn check_transfers(&mut self) -> Needs {
+        let mut needs = self.needs();
         let schedule = self.schedule;
         for (number, transfer) in schedule.transfers.iter().enumerate() {
             let &TransferSpan { datum, from, to, bytes, end, .. } = transfer;
-            let wanted = needed.remove(&(datum, to));
-            if wanted != Some(from) || bytes != self.problem.graph().bytes(datum) {
+            let need = needs.find(datum, to).and_then(|need| needs.all.get_mut(need)).filter(|need| !need.served);
+            let from_there = need.is_some_and(|need| {
+                need.served = true;
+                let right = need.from == from && bytes == self.problem.graph().bytes(datum);
+                need.arrival = right.then_some(end);
+                right
+            });
+            if from_there {
+                self.check_transfer(number, transfer);
+            } else {
                 self.violations.push(Violation::NeedlessTransfer { datum, from, to });
-                continue;
             }
-            arrivals.insert((datum, to), end);
-            self.check_transfer(number, transfer);
         }
-        self.violations.extend(needed.into_keys().map(|(datum, to)| Violation::MissingTransfer { datum, to }));
-        arrivals
+        for datum in self.problem.graph().datum_ids() {
+            let missing = needs.of(datum).iter().filter(|need| !need.served);
+            self.violations.extend(missing.map(|need| Violation::MissingTransfer { datum, to: need.to }));
+        }
+        needs
     }
 
-    /// Returns every (datum, target) with a consumer on another device than the producer's, with the producer's device.
-    fn needed(&self) -> BTreeMap<(DatumId, DeviceId), DeviceId> {
+    /// Returns every (datum, target) with a consumer on another device than the producer's.
+    fn needs(&self) -> Needs {
         let graph = self.problem.graph();
-        let mut needed = BTreeMap::new();
+        let mut needs = Needs { first: vec![0], all: Vec::new() };
+        let mut targets: Vec<DeviceId> = Vec::new();
         for datum in graph.datum_ids() {
             let from = self.device_of[graph.producer(datum).index()];
-            for consumer in graph.consumers(datum) {
-                let to = self.device_of[consumer.index()];
-                if to != from {
-                    needed.insert((datum, to), from);
-                }
-            }
+            targets.clear();
+            targets.extend(graph.consumers(datum).iter().map(|consumer| self.device_of[consumer.index()]));
+            targets.sort_unstable();
+            targets.dedup();
+            let others = targets.iter().filter(|&&to| to != from);
+            needs.all.extend(others.map(|&to| Need { from, to, served: false, arrival: None }));
+            needs.first.push(needs.all.len());
         }
-        needed
+        needs
     }
 
     fn check_transfer(&mut self, number: usize, transfer: &TransferSpan) {
@@ -142,7 +183,7 @@ impl Checker<'_> {
         self.check_duration(Subject::Transfer(datum, to), end - start, cost);
     }
 
-    fn check_precedence(&mut self, arrivals: &BTreeMap<(DatumId, DeviceId), f64>) {
+    fn check_precedence(&mut self, needs: &Needs) {
         let graph = self.problem.graph();
         for datum in graph.datum_ids() {
             let producer = graph.producer(datum).index();
@@ -151,7 +192,7 @@ impl Checker<'_> {
                 let available = if device == self.device_of[producer] {
                     Some(self.schedule.tasks[producer].end)
                 } else {
-                    arrivals.get(&(datum, device)).copied()
+                    needs.find(datum, device).and_then(|need| needs.all[need].arrival)
                 };
                 // A missing transfer has been reported already.
                 if let Some(available) = available

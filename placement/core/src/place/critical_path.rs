@@ -85,7 +85,7 @@ impl<'p> State<'p> {
                 one.0.score.total_cmp(&other.0.score).then(one.1.total_cmp(&other.1)).is_lt()
             });
         }
-        let loads: Vec<ScoreOn> = best.into_list().into_iter().map(|(load, _)| load).collect();
+        let loads: Vec<ScoreOn> = best.into_list(|(load, _)| load);
         let device = loads.first().ok_or_else(|| self.assignment.free_memory().refusal(unit))?.device;
         self.assign(unit, task, device, Reason::LeastLoaded(loads))
     }

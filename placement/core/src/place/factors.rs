@@ -103,7 +103,7 @@ impl<'p> Factors<'p> {
             best.offer(factors, |one, other| compare(one, other).is_lt());
         }
         match best.first() {
-            Some(&MiteFactors { device, .. }) => Ok((device, Reason::Mite(best.into_list()))),
+            Some(&MiteFactors { device, .. }) => Ok((device, Reason::Mite(best.into_list(|factors| factors)))),
             None => Err(self.assignment.free_memory().refusal(unit)),
         }
     }

@@ -121,7 +121,7 @@ impl<'p> State<'p> {
         };
         self.load[device.index()] = load;
         self.left -= units.len();
-        let candidates = best.into_list();
+        let candidates = best.into_list(|on| on);
         for (&task, unit) in subpath.iter().zip(units) {
             let forced = self.assignment.forced(unit).map(|(_, reason)| reason);
             let reason = forced.unwrap_or_else(|| Reason::LeastLoaded(candidates.clone()));

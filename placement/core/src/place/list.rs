@@ -9,7 +9,7 @@
 
 use super::assignment::Assignment;
 use super::reason::Best;
-use super::timeline::{Slot, Timeline};
+use super::timeline::Timeline;
 use super::{PlaceError, Placement, Reason, ScoreOn};
 use crate::graph::TaskId;
 use crate::platform::DeviceId;
@@ -67,16 +67,14 @@ impl<'p> PartialSchedule<'p> {
         let mut best = Best::new();
         for device in devices {
             let span = self.span_on(task, device);
-            let on = ScoreOn { device, score: score(self, span) };
-            let smaller = |one: &(ScoreOn, f64), other: &(ScoreOn, f64)| {
-                one.0.score.total_cmp(&other.0.score).then(one.1.total_cmp(&other.1)).is_lt()
-            };
-            best.offer((on, span.end), smaller);
+            best.offer((score(self, span), span), |one, other| {
+                one.0.total_cmp(&other.0).then(one.1.end.total_cmp(&other.1.end)).is_lt()
+            });
         }
-        let scores: Vec<ScoreOn> = best.into_list().into_iter().map(|(on, _)| on).collect();
-        let device = scores.first().expect("a free choice has at least one device").device;
-        self.decide(task, device, Some(reason(scores)))?;
-        Ok(self.occupy(task, device))
+        let &(_, span) = best.first().expect("a free choice has at least one device");
+        let scores = best.into_list(|(score, span)| ScoreOn { device: span.device, score });
+        self.decide(task, span.device, Some(reason(scores)))?;
+        Ok(self.occupy(task, span))
     }
 
     /// Estimates the end of a task's whole unit, if the task has `span`. The other members follow one after the other
@@ -137,7 +135,7 @@ impl<'p> PartialSchedule<'p> {
     ) -> Result<Span, PlaceError> {
         self.decide(task, device, reason)?;
         self.await_inputs(task, &[device]);
-        Ok(self.occupy(task, device))
+        Ok(self.occupy(task, self.span_on(task, device)))
     }
 
     fn decide(&mut self, task: TaskId, device: DeviceId, reason: Option<Reason>) -> Result<(), PlaceError> {
@@ -172,23 +170,19 @@ impl<'p> PartialSchedule<'p> {
     }
 
     fn span_on(&self, task: TaskId, device: DeviceId) -> Span {
-        let start = self.slot(task, device).start;
-        Span { device, start, end: start + self.problem.time(task, device) }
+        let duration = self.problem.time(task, device);
+        let start = self.earliest(device, self.arrival[device.index()], duration);
+        Span { device, start, end: start + duration }
     }
 
-    fn slot(&self, task: TaskId, device: DeviceId) -> Slot {
-        self.earliest(device, self.arrival[device.index()], self.problem.time(task, device))
-    }
-
-    /// Returns the first gap of `device` that is long enough.
-    pub(crate) fn earliest(&self, device: DeviceId, ready: f64, duration: f64) -> Slot {
+    /// Returns the start of the first gap of `device` that is long enough.
+    pub(crate) fn earliest(&self, device: DeviceId, ready: f64, duration: f64) -> f64 {
         self.timelines[device.index()].earliest(ready, duration)
     }
 
-    fn occupy(&mut self, task: TaskId, device: DeviceId) -> Span {
-        let (slot, duration) = (self.slot(task, device), self.problem.time(task, device));
-        self.timelines[device.index()].occupy(slot, duration);
-        let span = Span { device, start: slot.start, end: slot.start + duration };
+    fn occupy(&mut self, task: TaskId, span: Span) -> Span {
+        let duration = self.problem.time(task, span.device);
+        self.timelines[span.device.index()].occupy(span.start, duration);
         self.spans[task.index()] = span;
         self.placed[task.index()] = true;
         span

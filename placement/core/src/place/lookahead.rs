@@ -89,7 +89,7 @@ impl Child<'_> {
             let ready = self.inputs.iter().map(arrive).fold(before, f64::max);
             // The parent ends before its child can start, so the parent's slot does not shorten the child's gaps.
             if ready + duration < earliest {
-                earliest = earliest.min(schedule.earliest(device, ready, duration).start + duration);
+                earliest = earliest.min(schedule.earliest(device, ready, duration) + duration);
             }
         }
         earliest

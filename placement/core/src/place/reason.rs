@@ -232,32 +232,41 @@ impl fmt::Display for Explained<'_> {
 /// Best candidates so far, best first, at most [`Reason::CANDIDATES`] of them.
 #[derive(Debug, Clone)]
 pub(crate) struct Best<T> {
-    kept: Vec<T>,
+    kept: [Option<T>; Reason::CANDIDATES],
+    count: usize,
 }
 
-impl<T> Best<T> {
+impl<T: Copy> Best<T> {
     pub(crate) fn new() -> Self {
-        Best { kept: Vec::with_capacity(Reason::CANDIDATES) }
+        Best { kept: [None; Reason::CANDIDATES], count: 0 }
     }
 
     /// Keeps `candidate` if fewer than the limit are `better`; of equal candidates the earlier one comes first.
     pub(crate) fn offer(&mut self, candidate: T, better: impl Fn(&T, &T) -> bool) {
-        let place = self.kept.iter().rposition(|kept| !better(&candidate, kept)).map_or(0, |last| last + 1);
-        if place == Reason::CANDIDATES {
-            return;
+        let mut place = self.count;
+        while let Some(before) = place.checked_sub(1)
+            && self.kept[before].as_ref().is_some_and(|kept| better(&candidate, kept))
+        {
+            let moved = self.kept[before];
+            if let Some(after) = self.kept.get_mut(place) {
+                *after = moved;
+            }
+            place = before;
         }
-        if self.kept.len() == Reason::CANDIDATES {
-            self.kept.pop();
+        if let Some(kept) = self.kept.get_mut(place) {
+            *kept = Some(candidate);
+            self.count = (self.count + 1).min(Reason::CANDIDATES);
         }
-        self.kept.insert(place, candidate);
     }
 
     pub(crate) fn first(&self) -> Option<&T> {
-        self.kept.first()
+        self.kept[0].as_ref()
     }
 
-    pub(crate) fn into_list(self) -> Vec<T> {
-        self.kept
+    pub(crate) fn into_list<U>(self, make: impl FnMut(T) -> U) -> Vec<U> {
+        let mut list = Vec::with_capacity(self.count);
+        list.extend(self.kept.into_iter().flatten().map(make));
+        list
     }
 }
 
@@ -273,7 +282,7 @@ mod tests {
         for (place, value) in [5, 3, 9, 3, 1, 7, 8, 6, 4, 2, 1].into_iter().enumerate() {
             best.offer((value, place), |one, other| one.0 < other.0);
         }
-        assert_eq!(best.into_list(), [(1, 4), (1, 10), (2, 9), (3, 1), (3, 3), (4, 8), (5, 0), (6, 7)]);
+        assert_eq!(best.into_list(|kept| kept), [(1, 4), (1, 10), (2, 9), (3, 1), (3, 3), (4, 8), (5, 0), (6, 7)]);
     }
 
     #[test]

@@ -333,10 +333,9 @@ impl Engine {
 
     /// Returns a task that the last run, without a limit, did not reach.
     pub(crate) fn stuck(&self, placed: &PlacedGraph<'_>) -> Option<TaskId> {
-        let started = self.sequence.iter().filter(|&&item| placed.task(item).is_some()).count();
-        let mut tasks = placed.problem().graph().task_ids();
-        tasks.nth(started)?;
-        placed.problem().graph().task_ids().find(|&task| !self.sequence.contains(&placed.item(task)))
+        let mut reached = vec![false; placed.item_count()];
+        self.sequence.iter().for_each(|&item| reached[item] = true);
+        placed.problem().graph().task_ids().find(|&task| !reached[placed.item(task)])
     }
 
     /// Returns the schedule of the last run, which must have been complete.

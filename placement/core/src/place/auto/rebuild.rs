@@ -127,7 +127,7 @@ impl<'p> Builder<'p> {
             if arrival + time + least_rest >= best.0 || !assigned.admits(&[unit], to) {
                 continue;
             }
-            let end = self.timelines[to.index()].earliest(arrival, self.occupied(evaluator, task, to)).start + time;
+            let end = self.timelines[to.index()].earliest(arrival, self.occupied(evaluator, task, to)) + time;
             if end + least_rest >= best.0 {
                 continue;
             }
@@ -176,9 +176,9 @@ impl<'p> Builder<'p> {
         }
         let occupied = self.occupied(evaluator, task, device);
         let timeline = &mut self.timelines[device.index()];
-        let slot = timeline.earliest(arrival, occupied);
-        timeline.occupy(slot, occupied);
-        self.end[task.index()] = slot.start + self.problem.time(task, device);
+        let start = timeline.earliest(arrival, occupied);
+        timeline.occupy(start, occupied);
+        self.end[task.index()] = start + self.problem.time(task, device);
     }
 }
 
