@@ -25,7 +25,7 @@ use anabranch_placement::format::LoadedProblem;
 use anabranch_placement::generate::{Devices, GenerateError, Layered, RandomDag};
 use anabranch_placement::graph::TaskGraph;
 use anabranch_placement::order::Pct;
-use anabranch_placement::place::{Heft, Placer, STRATEGIES, strategy_by_name};
+use anabranch_placement::place::{ListScheduler, Placer, STRATEGIES, strategy_by_name};
 use anabranch_placement::problem::{MemoryRule, Problem};
 use anabranch_placement::rules::Rules;
 use anabranch_placement::simulate::simulate;
@@ -126,7 +126,7 @@ impl<'a> Table<'a> {
             let strategy = strategy_by_name(name).ok_or("every listed strategy is known")?;
             self.measure(name, || _ = std::hint::black_box(strategy.place(problem)));
         }
-        let device_of = Heft.place(problem)?.device_of;
+        let device_of = ListScheduler::HEFT.place(problem)?.device_of;
         self.measure("simulation", || _ = std::hint::black_box(simulate(problem, &device_of, &Pct)));
         let schedule = simulate(problem, &device_of, &Pct)?;
         self.measure("checker", || {

@@ -16,7 +16,7 @@ use anabranch_placement::generate::graph_by_name;
 use anabranch_placement::graph::TaskGraph;
 use anabranch_placement::order::Pct;
 use anabranch_placement::pipeline::Link;
-use anabranch_placement::place::{Heft, Placer};
+use anabranch_placement::place::{ListScheduler, Placer};
 use anabranch_placement::platform::{Device, DeviceKind, Platform};
 use anabranch_placement::problem::{self, MemoryRule};
 use anabranch_placement::simulate::simulate;
@@ -127,7 +127,7 @@ fn against_heft(name: &str, size: u32) -> Result<(), Box<dyn Error>> {
     let platform = Platform::uniform(devices, 0.0, rate.unwrap_or(f64::INFINITY))?;
     let costs = CostTable::from_fn(&graph, &platform, |task, _| Some(footprint.time(task)))?;
     let problem = problem::Problem::new(&graph, &platform, &costs, MemoryRule::Ignore)?;
-    let placement = Heft.place(&problem)?;
+    let placement = ListScheduler::HEFT.place(&problem)?;
     let planned = placement.planned.ok_or("HEFT plans a schedule")?;
     let simulated = simulate(&problem, &placement.device_of, &Pct)?;
     let schedule = if simulated.makespan < planned.makespan { simulated } else { planned };

@@ -26,7 +26,7 @@
 //! use anabranch_placement::cost::CostTable;
 //! use anabranch_placement::graph::{GraphBuilder, Task};
 //! use anabranch_placement::order::Pct;
-//! use anabranch_placement::place::{Heft, Placer};
+//! use anabranch_placement::place::{ListScheduler, Placer};
 //! use anabranch_placement::platform::{Device, DeviceId, DeviceKind, DeviceKinds, Platform};
 //! use anabranch_placement::problem::{MemoryRule, Problem};
 //! use anabranch_placement::simulate::simulate;
@@ -55,7 +55,7 @@
 //! let costs = CostTable::from_fn(&graph, &platform, |task, device| seconds[task.index()][device.index()])?;
 //!
 //! let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Resident)?;
-//! let placement = Heft.place(&problem)?;
+//! let placement = ListScheduler::HEFT.place(&problem)?;
 //! assert_eq!(placement.device_of[matmul.index()], DeviceId(1));
 //! println!("{}", placement.reasons[matmul.index()].explained(&graph, &platform));
 //!

@@ -198,7 +198,7 @@ mod tests {
     use crate::format::LoadedProblem;
     use crate::generate::{Grain, Shape, Sweep};
     use crate::order::{Fifo, Frugal, Pct};
-    use crate::place::{Heft, Placer};
+    use crate::place::{ListScheduler, Placer};
     use crate::rules::{LinkContention, Rules, SendCosts};
 
     fn cholesky() -> LoadedProblem {
@@ -209,7 +209,7 @@ mod tests {
     fn drawn(parameters: Stochastic, rules: &Rules, uncertainty: Option<f64>) -> Drawn {
         let loaded = cholesky();
         let problem = loaded.problem().unwrap().under(rules.clone()).unwrap();
-        let placed = Heft.place(&problem).unwrap().device_of;
+        let placed = ListScheduler::HEFT.place(&problem).unwrap().device_of;
         parameters.run(&problem, &|_, _| uncertainty, &placed, &Pct).unwrap()
     }
 

@@ -11,7 +11,7 @@ use super::placing::{Placed, Placing};
 use super::planned::Planned;
 use super::request::PlanChoice;
 use anabranch_base::error_kind::ErrorKind;
-use anabranch_placement_core::place::{Placement, Reason, strategy_names};
+use anabranch_placement_core::place::{Placement, Reason, strategy_by_name};
 use anabranch_placement_core::platform::DeviceId;
 use anabranch_placement_core::schedule::Schedule;
 use anabranch_plan::plan_file::{PlanFile, Simulation};
@@ -129,7 +129,7 @@ impl Placing<'_> {
 
     /// Placement of nodes on these devices, and of inputs and outputs where they are pinned.
     fn placement(&self, mut device_of: Vec<DeviceId>, strategy: &str) -> Placement {
-        let strategy = strategy_names().into_iter().find(|name| *name == strategy).unwrap_or(GIVEN);
+        let strategy = strategy_by_name(strategy).map_or(GIVEN, |strategy| strategy.name());
         let callers = self.tasks().graph().tasks().iter().skip(device_of.len());
         device_of.extend(callers.map(|task| task.pinned.unwrap_or(HOST)));
         Placement { strategy, reasons: vec![Reason::Given; device_of.len()], device_of, planned: None }

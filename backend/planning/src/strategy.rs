@@ -1,7 +1,7 @@
 //! Names of placement strategies and of rules that order a device's ready nodes, as types.
 
 use anabranch_placement_core::order as rules;
-use anabranch_placement_core::place::{AUTO, EXACT, STRATEGIES, strategy_names};
+use anabranch_placement_core::place::{AUTO, EXACT, STRATEGIES, strategy_by_name};
 use serde::{Deserialize, Serialize};
 use std::convert::Infallible;
 use std::fmt;
@@ -22,7 +22,7 @@ use std::str::FromStr;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Strategy {
-    /// A placement algorithm: one of [`Strategy::algorithms`].
+    /// A placement algorithm, see [`Strategy::algorithm`].
     Algorithm(Algorithm),
     /// The algorithm `exact`, with a time limit: `exact:SECONDS`.
     Exact {
@@ -60,9 +60,12 @@ impl Strategy {
         STRATEGIES.iter().copied().chain(searches)
     }
 
-    /// Returns the algorithm of this name, if there is one.
+    /// Returns the algorithm of this name, if there is one: one of [`Strategy::algorithms`], or a variant of list
+    /// schedulers such as `list:upward:eft:insertion`.
     pub fn algorithm(name: &str) -> Option<Self> {
-        strategy_names().into_iter().find(|known| *known == name).map(|known| Self::Algorithm(Algorithm(known)))
+        let found = strategy_by_name(name).map(|strategy| strategy.name());
+        let found = found.filter(|&found| found == name || found.starts_with("list:"));
+        found.map(|name| Self::Algorithm(Algorithm(name)))
     }
 }
 
@@ -158,7 +161,7 @@ impl FromStr for Order {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use anabranch_placement_core::place::strategy_by_name;
+    use anabranch_placement_core::place::strategy_names;
     use rules::ORDERS;
 
     #[test]
@@ -169,6 +172,8 @@ mod tests {
             assert!(matches!(name.parse(), Ok(Strategy::Algorithm(_))), "{name}");
         }
         assert_eq!(Strategy::algorithms().count(), strategy_names().len());
+        let variant = "list:est:path".parse::<Strategy>().map(|strategy| strategy.to_string());
+        assert_eq!(variant.as_deref(), Ok("list:upward:est:insertion:path"));
         let timed = "exact:20".parse().expect("a strategy");
         assert!(matches!(timed, Strategy::Exact { seconds } if seconds.get() == 20));
         assert_eq!("exact:0".parse(), Ok(Strategy::Device("exact:0".into())));

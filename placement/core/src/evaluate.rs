@@ -7,12 +7,12 @@
 //! ```
 //! use anabranch_placement::evaluate::{Baseline, Metrics};
 //! use anabranch_placement::generate::{Grain, Shape, Sweep};
-//! use anabranch_placement::place::{Heft, Placer};
+//! use anabranch_placement::place::{ListScheduler, Placer};
 //!
 //! let graph = Shape::Chain { length: 5 }.generate(&Grain::default())?;
 //! let loaded = Sweep { range: 0.0, mean_time: 2.0, ..Sweep::default() }.problem("chain", graph, 1)?;
 //! let problem = loaded.problem()?;
-//! let schedule = Heft.place(&problem)?.planned.expect("HEFT plans a schedule");
+//! let schedule = ListScheduler::HEFT.place(&problem)?.planned.expect("HEFT plans a schedule");
 //! let metrics = Metrics::of(&problem, &Baseline::of(&problem), &schedule);
 //! assert_eq!((metrics.makespan, metrics.gap, metrics.slr, metrics.speedup), (10.0, Some(0.0), Some(1.0), Some(1.0)));
 //! # Ok::<(), Box<dyn std::error::Error>>(())

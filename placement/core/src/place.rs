@@ -3,23 +3,19 @@
 mod assignment;
 mod auto;
 mod batch;
-mod cpop;
 mod critical_path;
 mod dfs;
-mod dls;
-mod etf;
 mod exact;
 mod factors;
 mod fixed;
 mod free_memory;
 mod frontier;
 mod hash;
-mod heft;
 mod icp;
 mod list;
+mod list_scheduler;
 mod lookahead;
 mod max_min;
-mod min_min;
 mod mite;
 mod peft;
 mod ready_list;
@@ -31,19 +27,14 @@ mod timeline;
 
 pub use auto::{Auto, Improved};
 pub use batch::Batch;
-pub use cpop::Cpop;
 pub use critical_path::CriticalPath;
 pub use dfs::Dfs;
-pub use dls::Dls;
-pub use etf::Etf;
 pub use exact::{Exact, Solved};
 pub use fixed::Fixed;
 pub use hash::Hash;
-pub use heft::Heft;
 pub use icp::Icp;
+pub use list_scheduler::{ListRanks, ListScheduler, variants};
 pub use lookahead::Lookahead;
-pub use max_min::MaxMin;
-pub use min_min::MinMin;
 pub use mite::Mite;
 pub use peft::Peft;
 pub use reason::{Explained, MiteFactors, Reason, ScoreOn};
@@ -203,19 +194,22 @@ pub fn strategy_names() -> Vec<&'static str> {
     listed.chain([AUTO, EXACT]).collect()
 }
 
-/// Returns the strategy called `name`, if there is one. `exact:SECONDS` is `exact` with a time limit.
+/// Returns the strategy called `name`, if there is one: a [listed](strategy_names) strategy, or one of the
+/// [`variants`] of list schedulers as `list:PRIORITY:SCORE:GAPS:path:sufferage`.
+///
+/// Parts of such a name may be left out and have any order: `upward` (default), `cpop` or `topological`; `eft`
+/// (default), `est` or `quickest`; `insertion` (default) or `append`.
+/// `exact:SECONDS` is `exact` with a time limit.
 pub fn strategy_by_name(name: &str) -> Option<Box<dyn Placer>> {
+    let named = ListScheduler::NAMED.into_iter().find(|scheduler| scheduler.name() == name);
+    if let Some(scheduler) = named.or_else(|| list_scheduler::variant(name).copied()) {
+        return Some(Box::new(scheduler));
+    }
     match name {
         AUTO => Some(Box::new(Auto::default())),
         EXACT => Some(Box::new(Exact::default())),
-        "heft" => Some(Box::new(Heft)),
-        "cpop" => Some(Box::new(Cpop)),
         "peft" => Some(Box::new(Peft)),
         "lookahead" => Some(Box::new(Lookahead)),
-        "minmin" => Some(Box::new(MinMin)),
-        "maxmin" => Some(Box::new(MaxMin)),
-        "etf" => Some(Box::new(Etf)),
-        "dls" => Some(Box::new(Dls)),
         "sucuri" => Some(Box::new(Sucuri::default())),
         "mite" => Some(Box::new(Mite)),
         "cp" => Some(Box::new(CriticalPath)),

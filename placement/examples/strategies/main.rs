@@ -2,13 +2,14 @@
 //!
 //! ```text
 //! cargo run --release -p anabranch-placement --example strategies -- [DIR] [--auto] [--json] [--only NAME,..]
+//!     [--variants]
 //! ```
 //!
 //! `DIR` holds `thesis/graphs/*.csv` (graphs, and `devices_*.csv`) and profiled networks in `schedulers/dnn/*.json`.
 //! Figures of the thesis' own evaluation are in `thesis/fig7_4_50_devices.json`, `thesis/assignments.json` and
 //! `thesis/synthetic_100_devices.json`. Missing files are skipped. Without `DIR` the graphs are this crate's test data
 //! and generated synthetic graphs. `--only` restricts the strategies; `--auto` adds the strategy with a search, which
-//! takes minutes.
+//! takes minutes. `--variants` prints only a table of the 72 variants of list schedulers.
 //!
 //! It is an example of this crate and not a binary of the benches, because it needs only the placement crate.
 
@@ -17,6 +18,7 @@ mod golden;
 mod measure;
 mod sources;
 mod tables;
+mod variants;
 
 use golden::Golden;
 use measure::{Selection, Survey};
@@ -28,6 +30,7 @@ use std::path::PathBuf;
 struct Arguments {
     directory: Option<PathBuf>,
     json: bool,
+    variants: bool,
     selection: Selection,
 }
 
@@ -37,6 +40,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         Some(directory) => (sources::in_directory(directory)?, Golden::read(directory)?),
         None => (sources::of_this_crate()?, Golden::default()),
     };
+    if arguments.variants {
+        print!("{}", variants::table(&cases)?);
+        return Ok(());
+    }
     let mut surveys = Vec::new();
     for case in &cases {
         let survey = survey(case, &golden, &arguments.selection)?;
@@ -63,11 +70,12 @@ fn survey(case: &Case, golden: &Golden, selection: &Selection) -> Result<Survey,
 }
 
 fn parse(given: impl Iterator<Item = String>) -> Result<Arguments, Box<dyn Error>> {
-    let mut arguments = Arguments { directory: None, json: false, selection: Selection::default() };
+    let mut arguments = Arguments { directory: None, json: false, variants: false, selection: Selection::default() };
     let mut given = given.peekable();
     while let Some(argument) = given.next() {
         match argument.as_str() {
             "--json" => arguments.json = true,
+            "--variants" => arguments.variants = true,
             "--auto" => arguments.selection.auto = true,
             "--only" => {
                 let names = given.next().ok_or("--only needs names of strategies, with commas between them")?;

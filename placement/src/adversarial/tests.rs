@@ -3,7 +3,7 @@ use crate::check::{check_placement, check_schedule};
 use crate::format::{Loaded, json, parse};
 use crate::generate::{Grain, Shape, Sweep};
 use crate::order::Pct;
-use crate::place::{Cpop, Heft, Placer};
+use crate::place::{ListScheduler, Placer};
 use crate::simulate::simulate;
 use std::convert::Infallible;
 
@@ -18,7 +18,7 @@ fn makespan(placer: &dyn Placer, loaded: &LoadedProblem) -> f64 {
 }
 
 fn ratio(loaded: &LoadedProblem) -> Result<Option<f64>, Infallible> {
-    Ok(Some(makespan(&Heft, loaded) / makespan(&Cpop, loaded)))
+    Ok(Some(makespan(&ListScheduler::HEFT, loaded) / makespan(&ListScheduler::CPOP, loaded)))
 }
 
 #[test]

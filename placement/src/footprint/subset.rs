@@ -144,12 +144,12 @@ impl CostModel for Only<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::place::Heft;
+    use crate::place::ListScheduler;
     use crate::sample;
 
     fn within(problem: &Problem<'_>, deadline: f64) -> Option<Subset> {
-        let best = best_schedule(problem, &[&Heft])?;
-        fewest_of_platform(problem, best, deadline, &[&Heft])
+        let best = best_schedule(problem, &[&ListScheduler::HEFT])?;
+        fewest_of_platform(problem, best, deadline, &[&ListScheduler::HEFT])
     }
 
     /// Three independent tasks of 4 on devices of speed 1, 1, 2 and 4.

@@ -3,7 +3,7 @@
 use anabranch_placement::check::check_placement;
 use anabranch_placement::format::{Loaded, LoadedGraph, LoadedProblem, json, parse, read, read_problems, thesis};
 use anabranch_placement::graph::TaskId;
-use anabranch_placement::place::{Heft, Placer, STRATEGIES, strategy_by_name};
+use anabranch_placement::place::{ListScheduler, Placer, STRATEGIES, strategy_by_name};
 use anabranch_placement::platform::DeviceKind;
 use std::path::PathBuf;
 
@@ -19,7 +19,7 @@ fn problems(name: &str) -> Vec<LoadedProblem> {
 }
 
 fn heft(loaded: &LoadedProblem) -> f64 {
-    Heft.place(&loaded.problem().unwrap()).unwrap().planned.unwrap().makespan
+    ListScheduler::HEFT.place(&loaded.problem().unwrap()).unwrap().planned.unwrap().makespan
 }
 
 #[test]

@@ -5,7 +5,7 @@
 
 use anabranch_placement::check::{check_placement, check_schedule};
 use anabranch_placement::format::{Loaded, LoadedProblem, read};
-use anabranch_placement::place::{Cpop, Heft, Placer};
+use anabranch_placement::place::{ListScheduler, Placer};
 use std::path::PathBuf;
 
 fn problems() -> Vec<LoadedProblem> {
@@ -37,8 +37,11 @@ fn makespan(loaded: &LoadedProblem, strategy: &dyn Placer) -> f64 {
 fn heft_and_cpop_reach_the_makespans_of_the_paper() {
     let mut compared = 0;
     for loaded in problems() {
-        let figures: [(&str, &dyn Placer); 3] =
-            [("textbook.HEFT", &Heft), ("heft_makespan", &Heft), ("textbook.CPoP", &Cpop)];
+        let figures: [(&str, &dyn Placer); 3] = [
+            ("textbook.HEFT", &ListScheduler::HEFT),
+            ("heft_makespan", &ListScheduler::HEFT),
+            ("textbook.CPoP", &ListScheduler::CPOP),
+        ];
         for (figure, strategy) in figures {
             let Some(expected) = loaded.facts.figures.get(figure) else { continue };
             let found = makespan(&loaded, strategy);
@@ -58,7 +61,7 @@ fn heft_keeps_to_allowed_nodes_and_is_never_worse() {
     let constrained = problems().into_iter().filter(|loaded| !loaded.only_on.is_empty());
     for loaded in constrained {
         let expected = loaded.facts.figures["constrained_heft.makespan"];
-        let found = makespan(&loaded, &Heft);
+        let found = makespan(&loaded, &ListScheduler::HEFT);
         assert!(found <= expected * (1.0 + 1e-9), "{}: {found} instead of {expected}", loaded.name);
         better += u32::from(found < expected * (1.0 - 1e-9));
     }

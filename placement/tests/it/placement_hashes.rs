@@ -1,4 +1,4 @@
-//! Placements, planned schedules and reasons stay the same bit for bit, whatever becomes faster.
+//! Placements, planned schedules and reasons stay the same bit for bit while strategies become faster.
 //!
 //! `tests/data/placements.txt` has a hash per set of problems and strategy. If a strategy is to place differently, the
 //! failure lists the new lines. `ANABRANCH_GOLDEN` adds the sets of larger graphs that it names.

@@ -58,6 +58,17 @@ const FACTS: [[&str; 4]; 19] = [
     ],
 ];
 
+/// Text below the tables.
+const VARIANTS: &str = "\
+A list scheduler can also be put together (Coleman & Krishnamachari 2024): list:PRIORITY:SCORE:GAPS:path:sufferage
+  PRIORITY   upward (default), cpop, topological: the first ready task
+  SCORE      eft (default), est, quickest: earliest finish, earliest start, or least time on a device
+  GAPS       insertion (default), append: whether a task may go before others on its device
+  path       the critical path stays on one device (default: no)
+  sufferage  of two ready tasks, first the one that loses more on its second best device (default: no)
+Parts may be left out: list:est:path
+";
+
 impl StrategiesCommand {
     pub(crate) fn run(self, output: Output) -> Result<(), CliError> {
         let entries = entries();
@@ -80,7 +91,7 @@ fn table(entries: &[Entry]) -> String {
         does.row([(*name).into(), (*what).into()]);
         facts.row([(*name).into(), (*source).into(), (*time).into(), (*when).into()]);
     }
-    format!("{does}\n{facts}")
+    format!("{does}\n{facts}\n{VARIANTS}")
 }
 
 #[cfg(test)]

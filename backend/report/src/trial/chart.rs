@@ -114,7 +114,7 @@ mod tests {
     use anabranch_placement::format::LoadedProblem;
     use anabranch_placement::generate::{Devices, Grain, Shape};
     use anabranch_placement::order::Pct;
-    use anabranch_placement::place::{Heft, Placer};
+    use anabranch_placement::place::{ListScheduler, Placer};
     use anabranch_placement::problem::MemoryRule;
     use anabranch_placement::rules::Rules;
     use anabranch_placement::simulate::simulate;
@@ -125,7 +125,7 @@ mod tests {
         let platform = Devices { count: 3, ..Devices::default() }.generate(1).expect("a platform");
         let loaded = LoadedProblem::new("cholesky", graph, platform, MemoryRule::Ignore);
         let problem = loaded.problem().expect("solvable").under(Rules::THESIS).expect("valid rules");
-        let placement = Heft.place(&problem).expect("placed");
+        let placement = ListScheduler::HEFT.place(&problem).expect("placed");
         let schedule = simulate(&problem, &placement.device_of, &Pct).expect("a schedule");
         let lanes = lanes(&problem, &schedule, amount);
         let intervals: usize = lanes.iter().map(|lane| lane.intervals.len()).sum();

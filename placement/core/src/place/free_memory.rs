@@ -82,7 +82,7 @@ impl<'p> FreeMemory<'p> {
 mod tests {
     use super::*;
     use crate::graph::{GraphBuilder, Task};
-    use crate::place::{Heft, Placer};
+    use crate::place::{ListScheduler, Placer};
     use crate::platform::{Device, DeviceKind, DeviceKinds};
     use crate::problem::MemoryRule;
     use crate::sample;
@@ -96,7 +96,7 @@ mod tests {
         let devices = vec![device("cpu", DeviceKind::Cpu, 1.0), device("gpu", DeviceKind::Gpu, 9.0)];
         let loaded = sample::on(builder.build().unwrap(), devices, MemoryRule::Resident);
         let problem = loaded.problem().unwrap();
-        Ok(Heft.place(&problem)?.device_of.iter().map(|device| device.0).collect())
+        Ok(ListScheduler::HEFT.place(&problem)?.device_of.iter().map(|device| device.0).collect())
     }
 
     #[test]

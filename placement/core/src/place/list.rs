@@ -26,6 +26,8 @@ pub(crate) struct PartialSchedule<'p> {
     placed: Vec<bool>,
     /// Arrival of the current task's inputs on each device.
     arrival: Vec<f64>,
+    /// Whether tasks may go into gaps (default: yes); otherwise they follow everything on their device.
+    pub(crate) inserts: bool,
 }
 
 /// Devices that a task can go to.
@@ -37,6 +39,10 @@ pub(crate) enum Choice {
 }
 
 impl<'p> PartialSchedule<'p> {
+    /// Creates a schedule without tasks.
+    ///
+    /// # Errors
+    /// Returns an error if units with one feasible device need more memory than it has.
     pub(crate) fn new(problem: &'p Problem<'p>) -> Result<Self, PlaceError> {
         let devices = problem.platform().device_count();
         let nowhere = Span { device: DeviceId(0), start: 0.0, end: 0.0 };
@@ -47,6 +53,7 @@ impl<'p> PartialSchedule<'p> {
             spans: vec![nowhere; problem.graph().task_count()],
             placed: vec![false; problem.graph().task_count()],
             arrival: vec![0.0; devices],
+            inserts: true,
         })
     }
 
@@ -75,6 +82,22 @@ impl<'p> PartialSchedule<'p> {
         let scores = best.into_list(|(score, span)| ScoreOn { device: span.device, score });
         self.decide(task, span.device, Some(reason(scores)))?;
         Ok(self.occupy(task, span))
+    }
+
+    /// Returns the smallest and the second smallest `score` of `task` over its devices, if it has two.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Self::choice`].
+    pub(crate) fn best_two(
+        &mut self,
+        task: TaskId,
+        score: impl Fn(Span) -> f64,
+    ) -> Result<Option<[f64; 2]>, PlaceError> {
+        let Choice::Free(devices) = self.choice(task)? else { return Ok(None) };
+        self.await_inputs(task, &devices);
+        let mut scores: Vec<f64> = devices.into_iter().map(|device| score(self.span_on(task, device))).collect();
+        scores.sort_unstable_by(f64::total_cmp);
+        Ok(scores.first().copied().zip(scores.get(1).copied()).map(|(best, second)| [best, second]))
     }
 
     /// Estimates the end of a task's whole unit, if the task has `span`. The other members follow one after the other
@@ -175,9 +198,10 @@ impl<'p> PartialSchedule<'p> {
         Span { device, start, end: start + duration }
     }
 
-    /// Returns the start of the first gap of `device` that is long enough.
+    /// Returns the start of the first gap of `device` that is long enough; without gaps, after everything there.
     pub(crate) fn earliest(&self, device: DeviceId, ready: f64, duration: f64) -> f64 {
-        self.timelines[device.index()].earliest(ready, duration)
+        let timeline = &self.timelines[device.index()];
+        if self.inserts { timeline.earliest(ready, duration) } else { timeline.end().max(ready) }
     }
 
     fn occupy(&mut self, task: TaskId, span: Span) -> Span {
@@ -195,6 +219,11 @@ impl<'p> PartialSchedule<'p> {
             Some(decided) => decided == device,
             None => self.problem.only_feasible(unit).is_some() || self.assignment.free_memory().holds(unit, device),
         }
+    }
+
+    /// Returns the span of each task. Every task must have been placed.
+    pub(crate) fn spans(&self) -> &[Span] {
+        &self.spans
     }
 
     /// Returns the placement, with the schedule. Every task must have been placed.

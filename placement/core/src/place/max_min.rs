@@ -17,38 +17,32 @@
 //! Memory: `O(V × devices)`.
 
 use super::list::PartialSchedule;
-use super::{PlaceError, Placement, Placer, Reason};
+use super::{PlaceError, Placement, Reason};
 use crate::graph::TaskId;
 use crate::platform::DeviceId;
 use crate::problem::Problem;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// The max-min strategy. Its [`Placement::planned`] is the schedule that it builds.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct MaxMin;
-
-impl Placer for MaxMin {
-    fn name(&self) -> &'static str {
-        "maxmin"
-    }
-
-    fn place(&self, problem: &Problem<'_>) -> Result<Placement, PlaceError> {
-        let graph = problem.graph();
-        let mut state = State::new(problem)?;
-        let mut missing: Vec<usize> = graph.task_ids().map(|task| graph.predecessors(task).len()).collect();
-        state.make_sources_ready()?;
-        while let Some(task) = state.take_last() {
-            state.place(task)?;
-            for &next in graph.successors(task) {
-                missing[next.index()] -= 1;
-                if missing[next.index()] == 0 {
-                    state.make_ready(next)?;
-                }
+/// Places every task.
+///
+/// # Errors
+/// Returns an error if no feasible device has enough free memory for some unit.
+pub(super) fn place(problem: &Problem<'_>, strategy: &'static str) -> Result<Placement, PlaceError> {
+    let graph = problem.graph();
+    let mut state = State::new(problem)?;
+    let mut missing: Vec<usize> = graph.task_ids().map(|task| graph.predecessors(task).len()).collect();
+    state.make_sources_ready()?;
+    while let Some(task) = state.take_last() {
+        state.place(task)?;
+        for &next in graph.successors(task) {
+            missing[next.index()] -= 1;
+            if missing[next.index()] == 0 {
+                state.make_ready(next)?;
             }
         }
-        Ok(state.schedule.finish(self.name()))
     }
+    Ok(state.schedule.finish(strategy))
 }
 
 /// Device for a ready task.
@@ -186,13 +180,14 @@ impl Ready {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::place::{ListScheduler, Placer};
     use crate::sample;
 
     #[test]
     fn long_tasks_go_first() {
         let loaded = sample::problem(sample::graph(&[4.0, 1.0, 2.0, 2.0], &[]), &[1.0; 2]);
         let problem = loaded.problem().unwrap();
-        let placement = MaxMin.place(&problem).unwrap();
+        let placement = ListScheduler::MAX_MIN.place(&problem).unwrap();
         assert_eq!(placement.device_of, [0, 0, 1, 1].map(DeviceId));
         assert_eq!(placement.planned.unwrap().makespan, 5.0);
     }

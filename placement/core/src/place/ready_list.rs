@@ -1,8 +1,22 @@
 //! List schedulers that choose the pair of a ready task and a device with the smallest key.
 //!
-//! A key is the time when the task could start after everything on the device, plus an offset of the pair. Min-min, ETF
-//! and DLS differ in that offset. The task of the chosen pair then searches gaps on all of its devices, as in HEFT. It
-//! never starts later there than in the pair.
+//! A key is the time when the task could start after everything on the device, plus an offset of the pair. The task of
+//! the chosen pair then searches gaps on all of its devices, as in HEFT. It never starts later there than in the pair.
+//!
+//! The offset of *min-min* is the time of the task, and that of *ETF* is 0. *DLS* takes the highest dynamic level, with
+//! the generalisation to unrelated devices (Sih & Lee 1993, section 3):
+//!
+//! ```text
+//! DL(t, d) = SL(t) − start(t, d) + Δ(t, d)        Δ(t, d) = E(t) − time(t, d)
+//! ```
+//!
+//! `E` is the median of a task's times over its feasible devices (the mean of the middle two if their number is even).
+//! `SL` is the sum of `E` on the longest path to a sink, without transfers. The paper's terms for descendants and for
+//! scarce devices are left out: constraints define where a task cannot run.
+//!
+//! On equal keys the more urgent task goes first, then the smaller task id: in min-min by upward rank, in ETF by the
+//! mean time of the longest path to a sink without transfers, in DLS by `SL`. Of a task's devices, equal in their keys,
+//! the one where it ends first wins. The papers have no gaps, and the processors of ETF's paper are identical.
 //!
 //! Every device has two heaps of ready tasks. One holds tasks whose inputs arrive before the device is free, by offset.
 //! The other holds tasks that the device would have to wait for, by arrival and offset. A device only gets busier, so a
@@ -17,26 +31,69 @@ use super::{PlaceError, Placement, Reason, ScoreOn};
 use crate::graph::TaskId;
 use crate::platform::DeviceId;
 use crate::problem::Problem;
+use crate::rank::{static_levels, upward_ranks};
 use crate::schedule::Span;
 use crate::total::Total;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Differences between the schedulers of this family.
-pub(crate) struct Pairing<F> {
-    /// Makes a reason of the devices and their keys, best first.
-    pub(crate) reason: fn(Vec<ScoreOn>) -> Reason,
-    /// Term added to a start time; smaller keys go first.
-    pub(crate) offset: F,
-    /// Urgency of each task; of equal keys the greatest urgency goes first.
-    pub(crate) urgency: Vec<f64>,
+/// Key by which a pair is chosen.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Pair {
+    /// Finish of the task (min-min).
+    Finish,
+    /// Start of the task (ETF).
+    Start,
+    /// Negative dynamic level (DLS).
+    DynamicLevel,
 }
 
-/// Places every task by `pairing`.
+/// Places every task by the keys of `pair`.
 ///
 /// # Errors
 /// Returns an error if no feasible device has enough free memory for some unit.
-pub(crate) fn place_pairs(
+pub(super) fn place(problem: &Problem<'_>, strategy: &'static str, pair: Pair) -> Result<Placement, PlaceError> {
+    match pair {
+        Pair::Finish => {
+            let (offset, urgency) = (|task, device| problem.time(task, device), upward_ranks(problem));
+            place_pairs(problem, strategy, &Pairing { reason: Reason::EarliestFinish, offset, urgency })
+        }
+        Pair::Start => {
+            let urgency = static_levels(problem, |task| problem.mean_time(task));
+            let reason = |candidates| Reason::Smallest { what: "start", candidates };
+            place_pairs(problem, strategy, &Pairing { reason, offset: |_, _| 0.0, urgency })
+        }
+        Pair::DynamicLevel => {
+            let medians: Vec<f64> = problem.graph().task_ids().map(|task| median_time(problem, task)).collect();
+            let levels = static_levels(problem, |task| medians[task.index()]);
+            let urgency = levels.clone();
+            let offset =
+                |task: TaskId, device| problem.time(task, device) - medians[task.index()] - levels[task.index()];
+            let reason = |candidates| Reason::Smallest { what: "negative dynamic level", candidates };
+            place_pairs(problem, strategy, &Pairing { reason, offset, urgency })
+        }
+    }
+}
+
+/// Median time of a task over its feasible devices.
+fn median_time(problem: &Problem<'_>, task: TaskId) -> f64 {
+    let feasible = problem.feasible(problem.graph().unit(task));
+    let mut times: Vec<f64> = feasible.map(|device| problem.time(task, device)).collect();
+    times.sort_unstable_by(f64::total_cmp);
+    (times[(times.len() - 1) / 2] + times[times.len() / 2]) / 2.0
+}
+
+/// Differences between the schedulers of this family.
+struct Pairing<F> {
+    /// Makes a reason of the devices and their keys, best first.
+    reason: fn(Vec<ScoreOn>) -> Reason,
+    /// Term added to a start time; smaller keys go first.
+    offset: F,
+    /// Urgency of each task; of equal keys the greatest urgency goes first.
+    urgency: Vec<f64>,
+}
+
+fn place_pairs(
     problem: &Problem<'_>,
     strategy: &'static str,
     pairing: &Pairing<impl Fn(TaskId, DeviceId) -> f64>,
@@ -211,5 +268,47 @@ impl<'p, F: Fn(TaskId, DeviceId) -> f64> State<'p, F> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::place::{ListScheduler, Placer};
+    use crate::sample;
+
+    /// The short tasks fill both devices before the long one starts; max-min avoids this.
+    #[test]
+    fn short_tasks_go_first() {
+        let loaded = sample::problem(sample::graph(&[4.0, 1.0, 2.0, 2.0], &[]), &[1.0; 2]);
+        let problem = loaded.problem().unwrap();
+        let planned = ListScheduler::MIN_MIN.place(&problem).unwrap().planned.unwrap();
+        assert_eq!(planned.order, [1, 2, 3, 0].map(TaskId));
+        assert_eq!(planned.makespan, 6.0);
+    }
+
+    /// All sources could start at once: the one with the longest path goes first, to the faster device.
+    #[test]
+    fn of_equal_starts_the_higher_level_goes_first() {
+        let loaded = sample::problem(sample::graph(&[2.0, 4.0, 2.0, 6.0], &[(2, 3, 0)]), &[1.0, 2.0]);
+        let problem = loaded.problem().unwrap();
+        let placement = ListScheduler::ETF.place(&problem).unwrap();
+        assert_eq!(placement.device_of, [1, 0, 1, 1].map(DeviceId));
+        let starts: Vec<f64> = placement.planned.unwrap().tasks.iter().map(|span| span.start).collect();
+        assert_eq!(starts, [4.0, 0.0, 0.0, 1.0]);
+    }
+
+    /// Both tasks prefer device 0; it goes to the task that loses more elsewhere.
+    #[test]
+    fn a_device_goes_to_the_task_that_gains_most_from_it() {
+        let times = [[2.0, 4.0, 4.0], [1.0, 9.0, 3.0]];
+        let loaded = sample::timed(sample::graph(&[0.0; 2], &[]), &times);
+        let problem = loaded.problem().unwrap();
+        assert_eq!([0, 1].map(|task| median_time(&problem, TaskId(task))), [4.0, 3.0]);
+        let placement = ListScheduler::DLS.place(&problem).unwrap();
+        assert_eq!(placement.device_of, [DeviceId(0); 2]);
+        let Reason::Smallest { candidates, .. } = &placement.reasons[0] else { panic!("no candidates") };
+        assert_eq!(candidates[0], ScoreOn { device: DeviceId(0), score: -6.0 });
+        assert_eq!(placement.planned.unwrap().makespan, 3.0);
     }
 }
