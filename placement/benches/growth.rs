@@ -34,8 +34,10 @@ use std::error::Error;
 
 /// Least processor seconds of a measurement: shorter work is repeated.
 const LEAST: f64 = 0.02;
+/// Makes a graph of about so many tasks.
+type Generate = fn(u32) -> Result<TaskGraph, GenerateError>;
 /// Families of graphs.
-const FAMILIES: [(&str, fn(u32) -> Result<TaskGraph, GenerateError>); 2] = [("layered", layered), ("random", random)];
+const FAMILIES: [(&str, Generate); 2] = [("layered", layered), ("random", random)];
 /// Numbers of devices.
 const DEVICES: [u32; 4] = [4, 16, 64, 100];
 

@@ -64,7 +64,8 @@ fn strategies_completions_and_manuals_are_at_hand() {
     for key in ["does", "source", "time", "when"] {
         assert!(!heft[key].as_str().unwrap_or_default().is_empty(), "{key}: {heft}");
     }
-    assert!(command.text(&["strategies"]).contains("Topcuoglu 2002"));
+    let text = command.text(&["strategies"]);
+    assert!(text.contains("Topcuoglu 2002") && text.contains("list:est:path"));
     for shell in ["bash", "zsh", "fish"] {
         let script = command.text(&["completions", shell]);
         assert!(script.contains("inspect") && script.contains("no-fuse"), "{shell}");
