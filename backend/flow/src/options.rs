@@ -62,7 +62,7 @@ impl WorkerConfig {
                 links: Links::default(),
             }),
             None => Err(FlowError::Options(format!(
-                "{machines} machines with {workers_each} workers each are not possible; a flow has 1 to \
+                "{machines} × {workers_each} workers (machines × workers of each) are not possible; a flow has 1 to \
                  {MOST_WORKERS} workers"
             ))),
         }

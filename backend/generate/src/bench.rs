@@ -27,7 +27,7 @@ impl Sample {
         if prompt > 0 && length.saturating_add(tokens) <= context {
             return Ok(());
         }
-        let what = format!("a prompt of {prompt} and {tokens} tokens more do not fit: the model can look at {context}");
+        let what = format!("a prompt of {prompt} tokens and {tokens} more do not fit: the model can look at {context}");
         Err(GenerateError::given(format!("{what}, and a prompt has 1 at least")))
     }
 }

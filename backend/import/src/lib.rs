@@ -156,9 +156,7 @@ fn check_size(bytes: u64, limits: &Limits) -> Result<()> {
     let limit = limits.file_bytes;
     match bytes <= limit {
         true => Ok(()),
-        false => {
-            Err(ImportError::over("file_bytes", format_args!("takes {bytes} bytes, above the limit of {limit} bytes")))
-        }
+        false => Err(ImportError::over("file_bytes", format_args!("takes {bytes} B, above the limit of {limit} B"))),
     }
 }
 

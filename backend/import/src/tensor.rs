@@ -115,7 +115,7 @@ fn count(used: &mut u64, (name, limit): (&'static str, u64), bytes: usize) -> Re
     match *used <= limit {
         true => Ok(()),
         false => {
-            let text = format_args!("its {bytes} bytes bring the tensors above the limit of {limit} bytes");
+            let text = format_args!("its {bytes} B bring the tensors above the limit of {limit} B");
             Err(ImportError::over(name, text))
         }
     }

@@ -233,7 +233,11 @@ fn show(store: &CostStore, top: usize, filter: &str, output: Output) -> Result<(
         }
         for (key, link) in &costs.links {
             let (latency, rate) = (duration(link.latency), link.rate / 1e9);
-            text.push_str(&format!("{}: {latency} + {rate:.2} GB/s, {} sizes measured\n", Line(key), link.sizes.len()));
+            text.push_str(&format!(
+                "{}: {latency} + {rate:.2} GB/s, {} measured\n",
+                Line(key),
+                count(link.sizes.len(), "size")
+            ));
         }
     }
     if text.is_empty() {

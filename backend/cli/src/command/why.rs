@@ -9,7 +9,7 @@ use anabranch::program::{Node, NodeId, Origin};
 use anabranch::session::Session;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use anabranch_report::table::Table;
-use anabranch_report::text::duration;
+use anabranch_report::text::{count, duration};
 use serde::Serialize;
 use std::fmt;
 
@@ -102,7 +102,8 @@ fn found(planned: &Planned, name: &str) -> Result<NodeId, CliError> {
         _ => {
             let all = if ids.is_empty() { of(&|_| true) } else { ids.clone() };
             let names: Vec<_> = all.iter().take(SHOWN).map(|id| format!("`{}`", program.node(*id).name)).collect();
-            let more = if all.len() > SHOWN { format!(" and {} others", all.len() - SHOWN) } else { String::new() };
+            let more =
+                if all.len() > SHOWN { format!(" and {}", count(all.len() - SHOWN, "other")) } else { String::new() };
             let (said, names) =
                 (if ids.is_empty() { "no node is called" } else { "several nodes are called" }, names.join(", "));
             let meant = did_you_mean(name, all.iter().map(|id| program.node(*id).name.as_str()));

@@ -38,7 +38,7 @@ impl View {
     pub(crate) fn reshaped(&self, dims: impl Into<Vec<usize>>) -> Result<Self, Fault> {
         let shape = Shape::new(dims)?;
         if shape.elements() != self.elements() {
-            let reason = format!("{} elements of shape {} cannot be read as {shape}", self.elements(), self.shape());
+            let reason = format!("elements of shape {} cannot be read as {shape}", self.shape());
             return Err(Fault::invalid(reason));
         }
         Ok(Self { value: self.value, spec: TensorSpec::new(self.dtype(), shape) })

@@ -308,8 +308,8 @@ impl Answers {
         let zeroed = &self.zeroed;
         let _ = writeln!(
             text,
-            "edge zeroing alone: {} partitions, {} moved, ends after {}",
-            zeroed.parts.len(),
+            "edge zeroing alone: {}, {} moved, ends after {}",
+            count(zeroed.parts.len(), "partition"),
             format_bytes(zeroed.movement),
             with_unit(unit, zeroed.completion),
         );

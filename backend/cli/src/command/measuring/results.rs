@@ -6,6 +6,7 @@ use crate::command::{CliError, read_file, version};
 use anabranch::compare::Comparison;
 use anabranch::device::detect;
 use anabranch::files::json_problem;
+use anabranch_report::text::count;
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroU32;
 use std::path::Path;
@@ -73,7 +74,10 @@ impl Results {
         if let Some(Comparison { model, callers, .. }) = models.iter().find(|model| model.callers != callers) {
             return Err(CliError::in_file(
                 path,
-                format!("`{model}` was measured with {callers} callers at a time; --parallel {callers} does the same"),
+                format!(
+                    "`{model}` was measured with {} at a time; --parallel {callers} does the same",
+                    count(callers.get(), "caller")
+                ),
             ));
         }
         Ok(results)

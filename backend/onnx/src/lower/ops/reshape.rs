@@ -33,10 +33,8 @@ fn resolve(wanted: &[i64], x: &View, keep_zero: bool) -> Result<Vec<usize>, Faul
     if let Some(axis) = open {
         let rest = dims.iter().try_fold(1usize, |product, dim| product.checked_mul(*dim)).filter(|rest| *rest > 0);
         let size = rest.filter(|rest| x.elements().is_multiple_of(*rest)).map(|rest| x.elements() / rest);
-        dims[axis] = size.ok_or_else(|| {
-            let elements = x.elements();
-            Fault::invalid(format!("{elements} elements of shape {} cannot be read as {wanted:?}", x.shape()))
-        })?;
+        dims[axis] = size
+            .ok_or_else(|| Fault::invalid(format!("elements of shape {} cannot be read as {wanted:?}", x.shape())))?;
     }
     Ok(dims)
 }
