@@ -39,7 +39,7 @@ pub(super) struct Clusters {
 }
 
 impl Clusters {
-    /// Creates empty functions; `None` if memory limits nothing, or if the problem is too large.
+    /// Creates empty functions; `None` if memory limits nothing, or if the problem or its sizes are too large.
     pub(super) fn of(problem: &Problem<'_>) -> Option<Self> {
         let (graph, platform) = (problem.graph(), problem.platform());
         let devices = platform.device_count();
@@ -47,7 +47,9 @@ impl Clusters {
         let limits =
             platform.devices().iter().any(|device| device.memory.is_some_and(|memory| u128::from(memory) < all));
         let (functions, pairs) = (graph.task_count() * devices, graph.edge_count() * devices * devices);
-        if !limits || functions > MOST_FUNCTIONS || pairs > MOST_PAIRS {
+        // Otherwise `u64::MAX` would be a limit.
+        let sums_fit = u64::try_from(all).is_ok();
+        if !limits || !sums_fit || functions > MOST_FUNCTIONS || pairs > MOST_PAIRS {
             return None;
         }
         let mut sizes = vec![0; graph.task_count()];
@@ -158,6 +160,24 @@ fn maximum(one: &[(u64, f64)], other: &[(u64, f64)]) -> Steps {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bound::lower_bound;
+    use crate::graph::{GraphBuilder, Task};
+    use crate::platform::{Device, DeviceKind};
+    use crate::problem::MemoryRule;
+    use crate::sample;
+
+    /// Both tasks fit on a device without a limit, although their sizes together exceed 2^64.
+    #[test]
+    fn a_device_without_a_limit_takes_everything() {
+        let mut builder = GraphBuilder::new();
+        let size = 10_000_000_000_000_000_000;
+        let [a, b] = [(); 2].map(|()| builder.task(Task::new("t").with_memory(size).with_operations(1.0)));
+        builder.edge(a, b, 1000);
+        let device = || Device::new("d", DeviceKind::Cpu);
+        let devices = vec![device(), device(), device().with_memory(0)];
+        let loaded = sample::on(builder.build().unwrap(), devices, MemoryRule::Resident);
+        assert_eq!(lower_bound(&loaded.problem().unwrap()).value, 2.0);
+    }
 
     #[test]
     fn the_greater_of_two_functions_holds_everywhere() {
