@@ -10,8 +10,8 @@
 //! * [`BoundKind::Work`]: all work, divided among the devices as if tasks could be cut in pieces;
 //! * [`BoundKind::Window`]: the work that lies between a head, which must come before it, and a tail, which must come
 //!   after it;
-//! * [`BoundKind::Separation`]: makespans that memory and constraints refute, because too much would have to be on one
-//!   device; it is 0 where it refutes nothing beyond the other bounds.
+//! * [`BoundKind::Separation`]: makespans that are refuted, because memory and constraints exclude all placements that
+//!   are so short; it is 0 where it refutes nothing beyond the other bounds.
 //!
 //! Values are sums of rounded numbers: they exceed the optimum by a relative error of at most about 1e-12.
 //!
@@ -52,7 +52,7 @@ pub enum BoundKind {
     Work,
     /// Work between a head and a tail.
     Window,
-    /// A transfer that cannot be avoided.
+    /// Placements that memory or constraints exclude.
     Separation,
 }
 
@@ -62,7 +62,7 @@ impl fmt::Display for BoundKind {
             BoundKind::Path => "longest path",
             BoundKind::Work => "work shared by the devices",
             BoundKind::Window => "work between head and tail",
-            BoundKind::Separation => "a transfer that memory or constraints force",
+            BoundKind::Separation => "placements that memory or constraints exclude",
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Transfers that memory or constraints force, by refuting makespans (a destructive bound, Klein and Scholl 1999).
+//! Placements that memory or constraints exclude, by refuting makespans (a destructive bound, Klein and Scholl 1999).
 //!
 //! Suppose that some schedule has a makespan of at most `T`. Then much is known about its placement:
 //!
@@ -30,6 +30,8 @@ const MOST_CELLS: usize = 20_000;
 const BISECTIONS: usize = 20;
 /// Relative width of the interval at which bisection ends.
 const WIDTH: f64 = 1e-4;
+/// Multiple of the known bound beyond which no makespan is tried.
+const FARTHEST: f64 = 1e9;
 /// Most rounds of the rules for one value.
 const ROUNDS: usize = 12;
 /// Steps of the weights for one value, and their length.
@@ -51,9 +53,9 @@ pub(super) fn bound(problem: &Problem<'_>, paths: &Paths, known: f64) -> f64 {
     while refutes(high) {
         low = high;
         high *= if high < known * 1.01 { 1.05 } else { 2.0 };
-        // No schedule is longer than all work and transfers one after the other: nothing has a placement.
-        if high > known * 1e9 {
-            return 0.0;
+        if high > known * FARTHEST {
+            // If every makespan is refuted, nothing has a placement, and there is nothing to bound.
+            return if refutes(f64::MAX) { 0.0 } else { low };
         }
     }
     if low <= known {
@@ -325,14 +327,32 @@ mod tests {
         );
     }
 
-    #[test]
-    fn what_must_be_apart_sends() {
+    fn bound_apart(bytes: u64) -> f64 {
         let mut builder = GraphBuilder::new();
         let [a, b] = [0, 1].map(|device| builder.task(Task::new("t").with_operations(1.0).with_pin(DeviceId(device))));
-        builder.edge(a, b, 55);
+        builder.edge(a, b, bytes);
         let loaded = sample::problem(builder.build().unwrap(), &[1.0; 2]);
         let problem = loaded.problem().unwrap();
-        let found = bound(&problem, &Paths::new(&problem), 1.0);
+        bound(&problem, &Paths::new(&problem), 1.0)
+    }
+
+    #[test]
+    fn what_must_be_apart_sends() {
+        let found = bound_apart(55);
         assert!(found <= 7.5 && found > 7.49, "{found}");
+    }
+
+    #[test]
+    fn a_refutation_far_beyond_the_known_bound_counts() {
+        let found = bound_apart(100_000_000_000_000);
+        assert!(found > 1e8 && found <= 1e13 + 2.0, "{found}");
+    }
+
+    #[test]
+    fn what_fits_nowhere_has_no_bound() {
+        let devices = [6; 2].map(|memory| Device::new("d", DeviceKind::Cpu).with_memory(memory));
+        let loaded = sample::on(chain(), devices, MemoryRule::Resident);
+        let problem = loaded.problem().unwrap();
+        assert_eq!(bound(&problem, &Paths::new(&problem), 1.0), 0.0);
     }
 }
