@@ -153,6 +153,12 @@ pub enum PlaceError {
         /// The task's manual rank, or the machine that the task is bound to in spite of that rank.
         machine: u32,
     },
+    /// An exhaustive search found no placement.
+    #[error(
+        "no placement fits into the devices' memory, which an exhaustive search has proven; give a device more memory \
+         or allow more devices"
+    )]
+    Impossible,
     /// The given assignment breaks a constraint.
     #[error("the given placement does not match the problem: {0}")]
     Violation(crate::check::Violation),

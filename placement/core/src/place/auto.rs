@@ -1,10 +1,15 @@
 //! Auto: every constructive strategy, and then a local search from the best placement.
 //!
 //! First all strategies place, and their placements are evaluated under PCT. The best placement is then rebuilt as a
-//! whole several times. After that the search changes it step by step. Most steps rebuild a stretch of the schedule;
-//! the others move a block of the critical path to the device with the best estimate. Each change is evaluated exactly
-//! as in the simulator, and late acceptance keeps or rejects it. The result is the best placement seen, so it is never
-//! worse than any strategy's placement.
+//! whole several times. After that the first search changes it step by step. Most steps rebuild a stretch of the
+//! schedule; the others move a block of the critical path to the device with the best estimate. Each of these changes
+//! is evaluated exactly as in the simulator, and late acceptance keeps or rejects it.
+//!
+//! The second search changes sequences of tasks together with their devices, by simulated annealing. It starts from the
+//! best schedule so far. It knows neither contention nor costs of sends. So its result is simulated under the rules of
+//! the problem, with an order that devices keep exactly. It replaces the placement if it is shorter.
+//!
+//! The result is the best seen, so it is never worse than any strategy's placement under PCT.
 //!
 //! A problem, a number of evaluations and a seed determine the placement on every machine. Memory: some vectors as long
 //! as tasks, edges and transfers.
@@ -26,6 +31,7 @@ use crate::order::{InOrder, Order, Pct};
 use crate::platform::DeviceId;
 use crate::problem::Problem;
 use crate::random::Random;
+use crate::rules::Rules;
 use crate::schedule::Schedule;
 use crate::simulate::{SimulateError, simulate};
 use anabranch_base::interruption;
@@ -45,8 +51,8 @@ const EVALUATIONS: RangeInclusive<u64> = 200..=10_000;
 const STEPS: u64 = 80;
 /// Rounds of that search. Each starts warm again from the best sequence.
 const ROUNDS: u64 = 8;
-/// Steps between two looks for an interruption.
-const INTERRUPTION: u64 = 4096;
+/// Tasks and edges of the steps of that search between two looks for an interruption.
+const INTERRUPTION: u64 = 1 << 22;
 /// Least relative improvement by which a sequence replaces a placement under PCT.
 const PRECISION: f64 = 1e-12;
 
@@ -71,7 +77,8 @@ pub struct Improved {
     pub bound: LowerBound,
     /// Strategies that found a placement, with their makespans under PCT, best first.
     pub portfolio: Vec<(&'static str, f64)>,
-    /// Different placements of the strategies and of the search, with their makespans, best first; never empty.
+    /// Placements of the strategies and of the searches, with their makespans, best first; never empty. They differ in
+    /// devices, but for the first two: these may have the same devices in another order.
     pub different: Vec<(f64, Placement)>,
     /// Number of placements that the search evaluated.
     pub evaluations: u64,
@@ -124,8 +131,10 @@ impl Auto {
         let mut different = vec![(schedule.makespan, explained(search.best(), schedule.makespan))];
         let planned = entries.iter().filter_map(|entry| Some((&entry.placement, entry.placement.planned.as_ref()?)));
         let planned = planned.min_by(|one, other| one.1.makespan.total_cmp(&other.1.makespan));
+        let by_default = *problem.rules() == Rules::default();
         let start = match planned {
-            Some((placement, planned)) if planned.makespan < schedule.makespan => {
+            // Plans count neither contention nor costs of sends.
+            Some((placement, planned)) if by_default && planned.makespan < schedule.makespan => {
                 Sequence { order: planned.order.clone(), device_of: placement.device_of.clone() }
             }
             _ => Sequence { order: schedule.order.clone(), device_of: search.best().to_vec() },
@@ -166,11 +175,13 @@ impl Auto {
             return Ok(start);
         };
         let round = (steps / ROUNDS).max(1);
+        let size = (problem.graph().task_count() + problem.graph().edge_count()) as u64;
+        let look = (INTERRUPTION / size.max(1)).max(1);
         for step in 0..steps {
             if search.best_makespan() <= bound {
                 break;
             }
-            if step.is_multiple_of(INTERRUPTION) {
+            if step.is_multiple_of(look) {
                 if interruption::is_due() {
                     return Err(PlaceError::Interrupted);
                 }

@@ -9,7 +9,6 @@
 //! simulated makespan equals the bound.
 
 use super::{Auto, EXACT, PlaceError, Placement, Placer, Reason};
-use crate::bound::lower_bound;
 use crate::exact::{ExactError, ExactOptions, optimum_from};
 use crate::order::InOrder;
 use crate::problem::Problem;
@@ -72,7 +71,7 @@ impl Exact {
     /// Searches for the optimum.
     ///
     /// # Errors
-    /// Returns an error if no placement is found within the limits.
+    /// Returns an error if no placement is found within the limits, or if none exists.
     pub fn solve(&self, problem: &Problem<'_>) -> Result<Solved, PlaceError> {
         let until = self.time_limit.and_then(|limit| Instant::now().checked_add(limit));
         let over = || until.is_some_and(|until| Instant::now() >= until);
@@ -94,8 +93,10 @@ impl Exact {
                 (Some(schedule), found.lower_bound, Some(found.nodes))
             }
             Err(ExactError::Interrupted) => return Err(PlaceError::Interrupted),
-            Err(ExactError::TooLarge { .. }) => (None, lower_bound(problem).value, None),
-            Err(ExactError::Unfinished { nodes }) => (None, lower_bound(problem).value, Some(nodes)),
+            // The result of `auto` comes with its own bound.
+            Err(ExactError::TooLarge { .. }) => (None, 0.0, None),
+            Err(ExactError::Unfinished { nodes }) => (None, 0.0, Some(nodes)),
+            Err(ExactError::NoPlacement) if started.is_err() => return Err(PlaceError::Impossible),
             Err(ExactError::NoPlacement) => (None, 0.0, Some(0)),
         };
         let schedule = match (started, found) {
@@ -122,5 +123,23 @@ impl Placer for Exact {
 
     fn place(&self, problem: &Problem<'_>) -> Result<Placement, PlaceError> {
         Ok(self.solve(problem)?.placement)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::{GraphBuilder, Task};
+    use crate::platform::{Device, DeviceKind};
+    use crate::problem::MemoryRule;
+    use crate::sample;
+
+    #[test]
+    fn it_is_proven_that_nothing_fits() {
+        let mut builder = GraphBuilder::new();
+        (0..3).for_each(|_| _ = builder.task(Task::new("t").with_memory(2).with_operations(1.0)));
+        let devices = vec![Device::new("d", DeviceKind::Cpu).with_memory(2); 2];
+        let loaded = sample::on(builder.build().unwrap(), devices, MemoryRule::Resident);
+        assert_eq!(Exact::default().solve(&loaded.problem().unwrap()), Err(PlaceError::Impossible));
     }
 }
