@@ -48,7 +48,9 @@ impl BlockPlanner<'_> {
             }
         }
         let readers = Readers::of(program);
-        let different = placing.improve(&self.machine.room(&self.options.weights))?.different;
+        let mut different = placing.improve(&self.machine.room(&self.options.weights))?.different;
+        // Only devices count here: the program is ordered again by `rule`.
+        different.dedup_by(|later, earlier| later.1.device_of == earlier.1.device_of);
         let first =
             |task: TaskId| formed.contraction.members.get(task.index()).map_or(task, |nodes| TaskId(nodes[0].0));
         let request = |placement: &Placement| {
