@@ -8,9 +8,10 @@
 //!
 //! The search calls a function for the ratio, so it knows no strategy. The caller places, simulates and checks.
 //!
-//! Two things differ from the paper. Its rule does not compare a worse neighbour's ratio with 1, and begins hotter: it
-//! accepts nearly all changes at first. And numbers do not fall below a hundredth of their greatest value
-//! ([`Ranges::LEAST`]) instead of 0. Without this limit the search found ratios above 600 000, from numbers near 0.
+//! Two things differ from the paper. The paper does not subtract 1 from the quotient of both ratios, and its search
+//! begins hotter, so it keeps nearly all changes at first. In the paper numbers fall to 0; here they do not fall below
+//! a hundredth of their greatest value ([`Ranges::LEAST`]). Without this limit the search found ratios above 600 000,
+//! from numbers near 0.
 //!
 //! Equal parameters give equal results on one machine. The exponential function may differ in the last bit between
 //! machines, and with it a decision.
@@ -23,6 +24,7 @@ use crate::generate::{GenerateError, Random};
 use crate::graph::{GraphBuilder, Task};
 use crate::platform::{Device, DeviceKind, Platform};
 use crate::problem::MemoryRule;
+use anabranch_base::interruption;
 use instance::Instance;
 
 /// Parameters of a search.
@@ -91,8 +93,9 @@ impl Annealing {
     /// Searches from `start` within `ranges`. Returns `None` if `ratio` gives the start no ratio.
     ///
     /// `ratio` returns the ratio of a problem, or `None` if a strategy cannot place it. Such a change is not kept.
-    /// Kinds, pins, colocation, memory, latencies, links of infinite rate and a network of links stay as they are.
-    /// `O(steps × (V + E + devices²))` besides the calls of `ratio`, which are at most `steps + 1`.
+    /// Kinds, pins, colocation, memory, latencies, links of infinite rate and a network of links stay as they are. An
+    /// interruption ends the search with the worst problem so far. `O(steps × (V + E + devices²))` besides the calls of
+    /// `ratio`, which are at most `steps + 1`.
     ///
     /// # Errors
     /// Returns the first error of `ratio`.
@@ -107,6 +110,9 @@ impl Annealing {
         let mut current = (Instance::of(start), first);
         let mut worst = Worst { problem: start.clone(), ratio: first, start: first, judged: 0, kept: 0 };
         for step in 0..self.steps {
+            if interruption::is_due() {
+                break;
+            }
             let mut changed = current.0.clone();
             changed.change(ranges, &mut random);
             let chance = random.fraction();

@@ -73,3 +73,12 @@ fn problems_without_a_ratio_and_errors_end_the_search() {
     let still = Annealing::default().search(&empty, &Ranges::of(&empty), |_| Ok::<_, Infallible>(Some(1.0)));
     assert_eq!(still.unwrap().unwrap().problem, empty);
 }
+
+#[test]
+fn an_interruption_ends_the_search() {
+    let (start, ranges) = random_start(1).unwrap();
+    let due = std::sync::Arc::new(|| true);
+    let same = |_: &LoadedProblem| Ok::<_, Infallible>(Some(1.0));
+    let search = || Annealing::default().search(&start, &ranges, same).unwrap().unwrap();
+    assert_eq!(interruption::under(Some(due), search).judged, 0);
+}
