@@ -14,7 +14,7 @@
 //! sizes are scaled to whole bytes, see [`Facts::bytes_a_unit`](super::Facts).
 
 use super::detect::without_byte_order_mark;
-use super::schedulers::{Dependency, Link, Node, Related, RelatedTask, related_problem};
+use super::schedulers::{Dependency, Link, Members, Node, Related, RelatedTask, related_problem};
 use super::{LoadedProblem, Refusal};
 use serde::Deserialize;
 
@@ -55,7 +55,7 @@ struct EdgePart {
 ///
 /// # Errors
 /// Returns an error for JSON of another structure, names that are undefined or repeated, missing edges, or numbers out
-/// of range. Places in errors have the names of [`schedulers`](super::schedulers): `deps` and `links`.
+/// of range.
 pub fn parse(name: &str, bytes: &[u8]) -> Result<LoadedProblem, Refusal> {
     let Instance { name: own, task_graph, network } = serde_json::from_slice(without_byte_order_mark(bytes))?;
     let dependency = |DependencyPart { source, target, size }| Dependency { src: source, dst: target, size };
@@ -67,7 +67,8 @@ pub fn parse(name: &str, bytes: &[u8]) -> Result<LoadedProblem, Refusal> {
         nodes: network.nodes,
         links: network.edges.into_iter().map(link).collect(),
     };
-    related_problem(own.as_deref().unwrap_or(name), &related)
+    let members = Members { deps: "task_graph.dependencies", links: "network.edges" };
+    related_problem(own.as_deref().unwrap_or(name), &related, members)
 }
 
 #[cfg(test)]
@@ -94,9 +95,18 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_with_its_place() {
         let cases = [
-            ("\"target\": \"join\", \"size\": 1.5", "\"target\": \"end\", \"size\": 1.5", "the task \"end\""),
-            ("{\"source\": \"0\", \"target\": \"1\", \"speed\": 2}, ", "", "links has 2 entries, but should have 3"),
+            (
+                "\"target\": \"join\", \"size\": 1.5",
+                "\"target\": \"end\", \"size\": 1.5",
+                "diamond.task_graph.dependencies[2] names the task \"end\"",
+            ),
+            (
+                "{\"source\": \"0\", \"target\": \"1\", \"speed\": 2}, ",
+                "",
+                "network.edges has 2 entries, but should have 3",
+            ),
             ("\"target\": \"1\", \"speed\": 2", "\"target\": \"1\", \"speed\": 0", "rate 0"),
+            ("\"target\": \"1\", \"speed\": 2", "\"target\": \"1\", \"speed\": 1e308", "network.edges[0].speed is 1"),
             ("\"cost\": 12", "\"cost\": -12", "-12 operations"),
             ("\"speed\": 1}", "\"speed\": 0}", "speed 0"),
             ("\"name\": \"left\"", "\"name\": \"split\"", "the task \"split\" occurs twice"),

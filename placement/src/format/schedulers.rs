@@ -113,7 +113,7 @@ pub fn parse_related(name: &str, bytes: &[u8]) -> Result<Vec<LoadedProblem>, Ref
     let bytes = without_byte_order_mark(bytes);
     match serde_json::from_slice(bytes)? {
         Probe { instance: Some(_) } => related_problems(name, serde_json::from_slice(bytes)?),
-        Probe { instance: None } => Ok(vec![related_problem(name, &serde_json::from_slice(bytes)?)?]),
+        Probe { instance: None } => Ok(vec![related_problem(name, &serde_json::from_slice(bytes)?, MEMBERS)?]),
     }
 }
 
@@ -153,7 +153,7 @@ pub fn parse_unrelated_set(bytes: &[u8]) -> Result<Vec<LoadedProblem>, Refusal> 
 
 /// Returns the problem of an entry, and the problem of its constrained variant if there is one.
 fn related_problems(name: &str, entry: Entry) -> Result<Vec<LoadedProblem>, Refusal> {
-    let mut problem = related_problem(name, &entry.instance)?;
+    let mut problem = related_problem(name, &entry.instance, MEMBERS)?;
     let constrained =
         entry.constrained_heft.as_ref().map(|constrained| constrain(&problem, &entry.instance, constrained));
     let sets = [
@@ -168,35 +168,49 @@ fn related_problems(name: &str, entry: Entry) -> Result<Vec<LoadedProblem>, Refu
     Ok([problem].into_iter().chain(constrained.transpose()?).collect())
 }
 
-pub(super) fn related_problem(name: &str, instance: &Related) -> Result<LoadedProblem, Refusal> {
+/// Paths of the two lists of pairs in an instance, for errors.
+#[derive(Clone, Copy)]
+pub(super) struct Members {
+    pub(super) deps: &'static str,
+    pub(super) links: &'static str,
+}
+
+const MEMBERS: Members = Members { deps: "deps", links: "links" };
+
+pub(super) fn related_problem(name: &str, instance: &Related, members: Members) -> Result<LoadedProblem, Refusal> {
     let scale = bytes_a_unit(instance.deps.iter().map(|dependency| dependency.size));
-    let graph = related_graph(name, instance, scale)?;
-    let platform = related_platform(name, instance, scale)?;
+    let graph = related_graph(name, instance, scale, members)?;
+    let platform = related_platform(name, instance, scale, members)?;
     let problem = LoadedProblem::new(name, graph, platform, MemoryRule::Ignore);
     Ok(LoadedProblem { facts: Facts { bytes_a_unit: scale, ..Facts::default() }, ..problem })
 }
 
-fn related_graph(name: &str, instance: &Related, scale: f64) -> Result<TaskGraph, Refusal> {
+fn related_graph(name: &str, instance: &Related, scale: f64, members: Members) -> Result<TaskGraph, Refusal> {
     let ids = by_name(name, "task", instance.tasks.iter().map(|task| task.name.as_str()))?;
     let mut builder = GraphBuilder::new();
     for task in &instance.tasks {
         builder.task(Task::new(&task.name).with_operations(task.cost));
     }
     for (number, dependency) in instance.deps.iter().enumerate() {
-        let place = || format!("{name}.deps[{number}]");
+        let place = || format!("{name}.{}[{number}]", members.deps);
         let [from, to] = [&dependency.src, &dependency.dst].map(|end| look_up(&ids, place, "task", end));
         builder.edge(TaskId(from?), TaskId(to?), bytes(dependency.size, scale, || format!("{}.size", place()))?);
     }
     Ok(builder.build()?)
 }
 
-fn related_platform(name: &str, instance: &Related, scale: f64) -> Result<Platform, Refusal> {
+fn related_platform(name: &str, instance: &Related, scale: f64, members: Members) -> Result<Platform, Refusal> {
     let ids = by_name(name, "node", instance.nodes.iter().map(|node| node.name.as_str()))?;
     let mut rates = BTreeMap::new();
     for (number, link) in instance.links.iter().enumerate() {
-        let place = || format!("{name}.links[{number}]");
+        let place = || format!("{name}.{}[{number}]", members.links);
         let (a, b) = (look_up(&ids, place, "node", &link.a)?, look_up(&ids, place, "node", &link.b)?);
-        if a != b && rates.insert((a.min(b), a.max(b)), link.speed * scale).is_some() {
+        let rate = link.speed * scale;
+        if link.speed.is_finite() && rate.is_infinite() {
+            let expected = "a speed that does not overflow in bytes";
+            return Err(Refusal::Number { place: format!("{}.speed", place()), value: link.speed, expected });
+        }
+        if a != b && rates.insert((a.min(b), a.max(b)), rate).is_some() {
             return Err(Refusal::Twice { place: place(), what: "link", name: format!("{}-{}", link.a, link.b) });
         }
     }
@@ -204,7 +218,7 @@ fn related_platform(name: &str, instance: &Related, scale: f64) -> Result<Platfo
     // pairs.
     let pairs = instance.nodes.len() * instance.nodes.len().saturating_sub(1) / 2;
     if rates.len() != pairs {
-        let place = format!("{name}.links");
+        let place = format!("{name}.{}", members.links);
         return Err(Refusal::Length { place, found: rates.len(), expected: pairs });
     }
     let device = |node: &Node| Device::new(&node.name, DeviceKind::Cpu).with_speed(node.speed);

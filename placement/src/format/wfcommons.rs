@@ -19,6 +19,9 @@ use crate::graph::{DatumId, GraphBuilder, Task, TaskGraph, TaskId};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Most pairs of a task that writes a file and a task that reads it.
+const MOST_USES: u64 = 1 << 25;
+
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Instance {
@@ -152,8 +155,11 @@ impl Steps {
 
     fn specified(specification: Specification, execution: Option<Execution>) -> Result<Self, Refusal> {
         let mut all = Steps::new("workflow.specification.tasks");
-        for file in specification.files {
-            all.sizes.insert(file.id, file.size_in_bytes);
+        for (number, file) in specification.files.into_iter().enumerate() {
+            if all.sizes.insert(file.id.clone(), file.size_in_bytes).is_some() {
+                let place = format!("workflow.specification.files[{number}]");
+                return Err(Refusal::Twice { place, what: "file", name: file.id });
+            }
         }
         let execution = execution
             .ok_or_else(|| Refusal::Missing { place: "workflow".into(), what: "execution, which has the run times" })?;
@@ -234,6 +240,7 @@ impl Steps {
         }
         let links = self.links()?;
         let written = self.add_written(&mut builder)?;
+        self.check_uses(&written)?;
         let mut served = BTreeSet::new();
         for (number, step) in self.steps.iter().enumerate() {
             let reader = TaskId(number as u32);
@@ -288,6 +295,17 @@ impl Steps {
             }
         }
         Ok(written)
+    }
+
+    /// Refuses files with so many writers and readers that their pairs would fill the memory.
+    fn check_uses(&self, written: &Written<'_>) -> Result<(), Refusal> {
+        let files = self.steps.iter().flat_map(|step| &step.reads);
+        let writers = files.filter_map(|file| written.get(file.as_str())).map(|writers| writers.len() as u64);
+        let count = writers.fold(0, u64::saturating_add);
+        if count > MOST_USES {
+            return Err(Refusal::TooMany { what: "pairs of a writer and a reader", count, limit: MOST_USES });
+        }
+        Ok(())
     }
 
     fn size(&self, number: usize, file: &str) -> Result<u64, Refusal> {
@@ -346,6 +364,36 @@ mod tests {
         assert_eq!(graph.predecessors(TaskId(2)), [TaskId(0)]);
         assert_eq!(graph.predecessors(TaskId(3)), [0, 1, 2].map(TaskId));
         assert_eq!(graph.datum_count(), 3);
+    }
+
+    #[test]
+    fn a_file_of_too_many_writers_and_readers_is_refused() {
+        let (mut tasks, mut times) = (Vec::new(), Vec::new());
+        for number in 0..6000 {
+            tasks.push(format!("{{\"id\": \"w{number}\", \"outputFiles\": [\"log\"]}}"));
+            tasks.push(format!("{{\"id\": \"r{number}\", \"inputFiles\": [\"log\"]}}"));
+            times.extend(["w", "r"].map(|kind| format!("{{\"id\": \"{kind}{number}\", \"runtimeInSeconds\": 1}}")));
+        }
+        let text = format!(
+            "{{\"schemaVersion\": \"1.5\", \"workflow\": {{\"specification\": {{\"tasks\": [{}], \"files\": [{{\"id\": \"log\", \
+             \"sizeInBytes\": 7}}]}}, \"execution\": {{\"tasks\": [{}]}}}}}}",
+            tasks.join(", "),
+            times.join(", ")
+        );
+        let error = parse(text.as_bytes()).unwrap_err().to_string();
+        assert!(error.contains("36000000 pairs of a writer and a reader"), "{error}");
+    }
+
+    #[test]
+    fn a_file_that_occurs_twice_is_refused() {
+        let files = NEW.replacen(
+            "\"files\": [",
+            "\"files\": [{\"id\": \"twice\", \"sizeInBytes\": 1}, {\"id\": \"twice\", \"sizeInBytes\": 2}, ",
+            1,
+        );
+        assert_ne!(files, NEW);
+        let error = parse(files.as_bytes()).unwrap_err().to_string();
+        assert!(error.contains("workflow.specification.files[1]: the file \"twice\" occurs twice"), "{error}");
     }
 
     #[test]

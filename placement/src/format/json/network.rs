@@ -13,7 +13,7 @@ pub(super) fn read(devices: Vec<Device>, part: NetworkPart) -> Result<Platform, 
     let places: BTreeMap<&str, u32> = part.links.iter().zip(0..).map(|(link, at)| (link.name.as_str(), at)).collect();
     let routes =
         part.routes.iter().enumerate().flat_map(|(from, row)| row.iter().enumerate().map(move |to| (from, to)));
-    for (from, (to, route)) in routes {
+    for (from, (to, route)) in routes.filter(|(from, (to, _))| from != to) {
         if let Some(name) = route.iter().find(|name| !places.contains_key(name.as_str())) {
             let place = format!("platform.network.routes[{from}][{to}]");
             return Err(Refusal::Unknown { place, what: "link", name: name.clone() });
@@ -59,6 +59,8 @@ mod tests {
         let time = |from, to| platform.transfer_time(20, DeviceId(from), DeviceId(to));
         assert_eq!([time(0, 1), time(1, 2)], [3.0, 0.0]);
         assert_eq!(platform.network().unwrap().route(DeviceId(2), DeviceId(0)), [0]);
+        let itself = PLATFORM.replacen("[[], [\"switch\"]", "[[\"hub\"], [\"switch\"]", 1);
+        assert!(parse("file", itself.as_bytes()).is_ok(), "the diagonal is ignored");
     }
 
     #[test]
