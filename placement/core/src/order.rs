@@ -26,6 +26,11 @@ pub trait Order: Sync {
 
     /// Returns the ranks of the items of `placed`.
     fn rule(&self, placed: &PlacedGraph<'_>) -> Rule;
+
+    /// Whether ranks depend on sizes of data or tasks, and not only on times (default: no).
+    fn uses_sizes(&self) -> bool {
+        false
+    }
 }
 
 /// Rule that ranks ready items. Vectors are indexed by item, see [`PlacedGraph`].

@@ -20,6 +20,10 @@ impl Order for Frugal {
         "frugal"
     }
 
+    fn uses_sizes(&self) -> bool {
+        true
+    }
+
     fn rule(&self, placed: &PlacedGraph<'_>) -> Rule {
         Planned::new(&Walk::through(placed.problem().graph())).rule(placed)
     }

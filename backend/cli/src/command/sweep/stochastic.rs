@@ -130,7 +130,11 @@ fn row(command: &SweepCommand, cases: &[Case], (case, key): &(usize, Key)) -> Re
     let uncertainties: Option<&TimeTable> = loaded.facts.uncertainties.as_ref();
     let uncertainty = |task, device| uncertainties.and_then(|table| table.time(task, device));
     let parameters = Stochastic { draws, seed: key.seed, spread };
-    match parameters.run(&problem, &uncertainty, &placed.device_of, order) {
+    let nominal = match placed.schedule(&problem, key.order) {
+        Err(TrialError::Input(said)) => return Ok(row.refused(said)),
+        nominal => nominal?,
+    };
+    match parameters.run(&problem, &uncertainty, &nominal, order) {
         Err(error @ StochasticError::Violation(_)) => Err(CliError::internal(error)),
         Err(error @ StochasticError::Spread(_)) => Err(CliError::input(error)),
         Err(error) => Ok(row.refused(error)),
