@@ -16,7 +16,7 @@ use super::progress::Progress;
 use super::rules::{RuleArgs, SearchArgs};
 use super::{CliError, MORE, Output, note, wrote};
 use adversarial::AdversarialArgs;
-use anabranch_placement::place::{Auto, STRATEGIES};
+use anabranch_placement::place::{Auto, Exact, STRATEGIES};
 use anabranch_placement::quoted::Line;
 use anabranch_report::chart::Bar;
 use anabranch_report::table::Table;
@@ -61,13 +61,13 @@ pub(crate) struct SweepCommand {
     /// Use these devices: a file, or random:10; may be repeated
     #[arg(long, value_name = "FILE|KIND:COUNT")]
     devices: Vec<String>,
-    /// Place with these strategies; all leaves out only auto
+    /// Place with these strategies; all leaves out auto and exact
     #[arg(long, value_delimiter = ',', value_name = "NAMES", default_value = "all")]
     strategies: Vec<String>,
     /// Use these orders
     #[arg(long, value_delimiter = ',', value_enum, value_name = "NAMES", default_value = "pct")]
     orders: Vec<OrderName>,
-    /// Set the seeds of graphs, devices and auto
+    /// Set the seeds of graphs, devices, draws, auto and exact
     #[arg(long, value_name = "COUNT|FIRST..END", default_value = "1", value_parser = parse_seeds)]
     seeds: Range<u64>,
     /// Append each result to this file; skip results that it holds
@@ -165,7 +165,8 @@ impl SweepCommand {
         for (place, case) in cases.iter().enumerate() {
             for seed in self.seeds.clone() {
                 let first = seed == self.seeds.start;
-                for strategy in strategies.iter().filter(|name| first || case.draws() || **name == AUTO) {
+                let draws = first || case.draws() || self.stochastic.stochastic;
+                for strategy in strategies.iter().filter(|name| draws || searches(name)) {
                     let key = |order| Key::new(case, seed, (strategy, self.search), order, &self.rules);
                     keys.extend(orders.iter().map(|&order| (place, key(order))));
                 }
@@ -173,6 +174,11 @@ impl SweepCommand {
         }
         Ok(keys)
     }
+}
+
+/// Whether a strategy searches with random numbers, for a number of evaluations: `auto` or `exact`.
+fn searches(strategy: &str) -> bool {
+    strategy == AUTO || Exact::by_name(strategy).is_some()
 }
 
 /// Returns the work that is not done yet, placement by placement.
@@ -263,6 +269,12 @@ fn table(case: &[SeedGroup<'_>]) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn auto_and_exact_search() {
+        let found = ["auto", "exact", "exact:3", "heft", "list:est"].map(searches);
+        assert_eq!(found, [true, true, true, false, false]);
+    }
 
     #[test]
     fn seeds_are_a_count_or_a_range() {

@@ -3,15 +3,15 @@
 use super::super::progress::Progress;
 use super::super::{CliError, Output, write_file, write_with};
 use super::cases::Case;
-use super::{SweepCommand, cases, jobs};
+use super::{SweepCommand, cases, jobs, searches};
 use anabranch::execute::CancelToken;
 use anabranch_placement::adversarial::{Annealing, Ranges, Worst, random_start};
 use anabranch_placement::format::{LoadedProblem, json};
-use anabranch_placement::place::{Auto, Placer};
+use anabranch_placement::place::{Auto, Exact, Placer};
 use anabranch_report::chart::{HeatMap, page};
 use anabranch_report::table::Table;
 use anabranch_report::text::amount;
-use anabranch_report::trial::{AUTO, OrderName, TrialError, TrialPlacement, strategy};
+use anabranch_report::trial::{OrderName, TrialError, TrialPlacement, strategy};
 use clap::Args;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -123,10 +123,16 @@ impl<'s> Search<'s> {
         if names.len() < 2 || distinct.len() < names.len() {
             return Err(CliError::input("--adversarial compares two or more different strategies, such as heft,cpop"));
         }
-        if names.iter().any(|name| name == AUTO) && command.search.evaluations.is_none() {
-            return Err(CliError::input(
-                "auto takes up to a minute per instance; limit it by --evaluations, such as 50",
-            ));
+        if let Some(name) = names.iter().find(|name| searches(name)).filter(|_| command.search.evaluations.is_none()) {
+            let message =
+                format!("{name} takes up to a minute per instance; limit its search by --evaluations, such as 50");
+            return Err(CliError::input(message));
+        }
+        let timed = |name: &&String| Exact::by_name(name).is_some_and(|exact| exact.time_limit.is_some());
+        if let Some(name) = names.iter().find(timed) {
+            let message =
+                format!("{name} depends on the speed of the machine; --adversarial needs exact without a time limit");
+            return Err(CliError::input(message));
         }
         let &[order] = &command.orders[..] else {
             return Err(CliError::input("--adversarial judges strategies under one order; name one with --orders"));

@@ -3,9 +3,10 @@
 use super::super::CliError;
 use super::super::rules::{RuleArgs, SearchArgs};
 use super::cases::Case;
+use super::searches;
 use anabranch::files;
 use anabranch_placement::evaluate::Metrics;
-use anabranch_report::trial::{AUTO, OrderName};
+use anabranch_report::trial::OrderName;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -43,7 +44,7 @@ impl Key {
             devices: case.devices.clone(),
             seed,
             strategy: strategy.into(),
-            evaluations: search.evaluations.filter(|_| strategy == AUTO),
+            evaluations: search.evaluations.filter(|_| searches(strategy)),
             order,
             send_ops: rules.send_ops.to_bits(),
             contention: rules.contention,
