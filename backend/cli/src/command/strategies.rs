@@ -53,7 +53,7 @@ const FACTS: [[&str; 4]; 19] = [
     [
         "exact",
         "branch and bound, from auto on",
-        "up to a million nodes, or SECONDS",
+        "auto's time, then up to a million nodes",
         "small graphs, to know the optimum or the gap to it: exact:SECONDS sets a time limit",
     ],
 ];

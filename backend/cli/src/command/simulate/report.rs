@@ -75,11 +75,11 @@ impl SimulateCommand {
 
 /// Returns what the exact search proved, as a sentence.
 fn proved(proof: &Proof, format: impl Fn(f64) -> String) -> String {
-    let bound = format(proof.bound);
+    let (bound, makespan) = (format(proof.bound), format(proof.makespan));
     let gap = proof.gap().map_or("unknown".into(), |gap| format!("{} %", digits(100.0 * gap, 1)));
     match proof.nodes {
-        Some(nodes) if proof.is_optimal() => format!("no schedule is shorter: proven, {nodes} nodes"),
-        None if proof.is_optimal() => "no schedule is shorter: proven by the lower bound".into(),
+        Some(nodes) if proof.is_optimal() => format!("proven, {nodes} nodes: no schedule is shorter than {makespan}"),
+        None if proof.is_optimal() => format!("proven by the lower bound: no schedule is shorter than {makespan}"),
         Some(nodes) => format!("stopped at its limit, {nodes} nodes; no schedule is shorter than {bound}, gap {gap}"),
         None => format!("too large, so as by auto; no schedule is shorter than {bound}, gap {gap}"),
     }
