@@ -107,14 +107,14 @@ pub fn prepare(node: &NodeSpec, constants: &[bool]) -> Result<Box<dyn CpuKernel>
 #[doc(hidden)]
 pub fn summation(node: &NodeSpec, constants: &[bool]) -> Option<Vec<usize>> {
     match &node.op {
-        Op::MatMul(_) | Op::Conv(_) | Op::ConvTranspose(_) | Op::Reduce(_) | Op::Softmax(_) | Op::Recurrent(_)
-            if node.is_f64() =>
-        {
-            None
+        Op::MatMul(_) | Op::Conv(_) | Op::ConvTranspose(_) | Op::Softmax(_) | Op::Recurrent(_) if node.is_f64() => None,
+        Op::MatMul(_) | Op::NarrowMatMul(_) | Op::IntegerMatMul(_) | Op::IntegerConv(_) | Op::Recurrent(_) => {
+            anabranch_cpu_product::summation(node, constants)
         }
-        Op::MatMul(_) | Op::NarrowMatMul(_) | Op::Recurrent(_) => anabranch_cpu_product::summation(node, constants),
         Op::Conv(_) | Op::ConvTranspose(_) => anabranch_cpu_conv::summation(node, constants),
-        Op::Softmax(_) | Op::Reduce(_) => anabranch_cpu_data::summation(node),
-        _ => Some(Vec::new()),
+        // Elements are computed one by one, and rows and lines each by itself.
+        Op::Map(_) | Op::Normalize(_) | Op::Fourier(_) => Some(Vec::new()),
+        Op::Block(_) | Op::Scatter(_) => None,
+        _ => anabranch_cpu_data::summation(node),
     }
 }

@@ -22,6 +22,7 @@ mod winograd;
 use anabranch_cpu_base::CpuKernel;
 use anabranch_cpu_base::gemm::MicroKernel;
 use anabranch_cpu_base::geometry::{Geometry, Steps};
+use anabranch_cpu_map::Epilogue;
 use anabranch_op::error::KernelError;
 use anabranch_op::op::{Conv, NodeSpec, Op, WinogradTile};
 
@@ -42,27 +43,12 @@ pub fn prepare(node: &NodeSpec, constants: &[bool]) -> Result<Box<dyn CpuKernel>
 /// known to do so.
 pub fn summation(node: &NodeSpec, constants: &[bool]) -> Option<Vec<usize>> {
     let Op::Conv(op) = &node.op else { return None };
-    let (micro, geometry) = (MicroKernel::best(), geometry_of(op, node).ok()?);
-    let constant = constants.get(1) == Some(&true);
-    if geometry.is_depthwise() && depthwise::prepare(micro, geometry, node, constants).ok()?.is_some() {
-        return Some(vec![0]);
-    }
-    if let Some(across) = op.shallow(node)
-        && shallow::Kernel::new(geometry, across, node, constants).ok()?.is_some()
-    {
-        return Some(vec![1, across as usize]);
-    }
-    if constant
-        && winograd::Kernel::suits(micro)
-        && let Some(tile) = WinogradTile::of(op, node)
-    {
-        let kernel = winograd::Kernel::new(micro, geometry, tile, node).ok()?;
-        return Some(vec![2, tile.outputs(), kernel.block_rows()]);
-    }
-    if constant && small::Kernel::suits(micro, &geometry) {
-        return Some(vec![3]);
-    }
-    Some(vec![4, usize::from(dense::Kernel::new(micro, geometry, node, constant).ok()?.is_halved())])
+    let (_, mut key) = chosen(MicroKernel::best(), op, node, constants).ok()?;
+    // A scale is rounded together with a bias if the operands of the epilogue do not vary within a plane. If there is a
+    // single image, operands that vary from image to image do not vary at all.
+    let is_scaled = Epilogue::of(node).ok()?.is_some_and(|epilogue| epilogue.is_scaled());
+    key.push(usize::from(is_scaled && node.inputs[0].shape.dims()[0] == 1));
+    Some(key)
 }
 
 fn prepare_for(
@@ -71,29 +57,42 @@ fn prepare_for(
     node: &NodeSpec,
     constants: &[bool],
 ) -> Result<Box<dyn CpuKernel>, KernelError> {
+    chosen(micro, op, node, constants).map(|(kernel, _)| kernel)
+}
+
+/// Returns the kernel of a convolution, and a key of the order of its sums without the epilogue.
+fn chosen(
+    micro: &'static MicroKernel,
+    op: &Conv,
+    node: &NodeSpec,
+    constants: &[bool],
+) -> Result<(Box<dyn CpuKernel>, Vec<usize>), KernelError> {
     let geometry = geometry_of(op, node)?;
     let constant = constants.get(1) == Some(&true);
     if geometry.is_depthwise()
         && let Some(kernel) = depthwise::prepare(micro, geometry, node, constants)?
     {
-        return Ok(kernel);
+        return Ok((kernel, vec![0]));
     }
     if let Some(across) = op.shallow(node)
         && let Some(kernel) = shallow::Kernel::new(geometry, across, node, constants)?
     {
-        return Ok(Box::new(kernel));
+        return Ok((Box::new(kernel), vec![1, across as usize]));
     }
     if constant
         && winograd::Kernel::suits(micro)
-        && let Some(winograd_tile) = WinogradTile::of(op, node)
+        && let Some(tile) = WinogradTile::of(op, node)
     {
-        return Ok(Box::new(winograd::Kernel::new(micro, geometry, winograd_tile, node)?));
+        let kernel = winograd::Kernel::new(micro, geometry, tile, node)?;
+        let key = vec![2, tile.outputs(), kernel.block_rows()];
+        return Ok((Box::new(kernel), key));
     }
-    Ok(if constant && small::Kernel::suits(micro, &geometry) {
-        Box::new(small::Kernel::new(micro, geometry, node)?)
-    } else {
-        Box::new(dense::Kernel::new(micro, geometry, node, constant)?)
-    })
+    if constant && small::Kernel::suits(micro, &geometry) {
+        return Ok((Box::new(small::Kernel::new(micro, geometry, node)?), vec![3]));
+    }
+    let kernel = dense::Kernel::new(micro, geometry, node, constant)?;
+    let key = vec![4, usize::from(kernel.is_halved())];
+    Ok((Box::new(kernel), key))
 }
 
 fn geometry_of(op: &Conv, node: &NodeSpec) -> Result<Geometry, KernelError> {

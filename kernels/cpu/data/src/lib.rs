@@ -64,6 +64,20 @@ pub fn summation(node: &NodeSpec) -> Option<Vec<usize>> {
     match &node.op {
         Op::Softmax(op) => Some(softmax::summation(node, op)),
         Op::Reduce(op) => reduce::summation(node, op),
-        _ => Some(Vec::new()),
+        Op::Trees(op) => Some(trees::summation(node, op)),
+        // Each result is computed by itself, in an order that its own elements decide.
+        Op::Pool(_) | Op::ArgReduce(_) | Op::TopK(_) | Op::Running(_) | Op::Resize(_) | Op::Attention(_) => {
+            Some(Vec::new())
+        }
+        // Elements are moved, or computed one by one.
+        Op::Transpose(_)
+        | Op::Concat(_)
+        | Op::Slice(_)
+        | Op::Pad(_)
+        | Op::Gather(_)
+        | Op::Append(_)
+        | Op::Rotary(_)
+        | Op::Length(_) => Some(Vec::new()),
+        _ => None,
     }
 }

@@ -76,6 +76,11 @@ impl Epilogue {
         }
     }
 
+    /// Whether the expression begins with a product.
+    pub fn is_scaled(&self) -> bool {
+        self.affine.is_scaled()
+    }
+
     /// Whether the expression ends in an [activation](Self::activate).
     #[inline]
     pub(super) fn has_activation(&self) -> bool {

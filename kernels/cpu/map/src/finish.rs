@@ -51,6 +51,21 @@ impl ProductEpilogue {
         Ok(Some(Self { epilogue, size, registers }))
     }
 
+    /// Returns a key of the order of each sum's end: whether it is computed in registers, the summand that is there
+    /// before the products, and the summand that is added after them.
+    pub fn summation(epilogue: Option<&Self>) -> Vec<usize> {
+        let number = |value: &Value| match value {
+            Value::Constant(_) => 1,
+            Value::Extra(extra, _) => 2 + extra,
+        };
+        let summand = |value: &Option<Value>| value.as_ref().map_or(0, number);
+        match epilogue.map(|epilogue| &epilogue.registers) {
+            None => vec![0],
+            Some(None) => vec![1],
+            Some(Some(registers)) => vec![2, summand(&registers.before), summand(&registers.after)],
+        }
+    }
+
     /// Calls `body` with the finish of product `matrix`; `extras` are the bytes of the operands after the first.
     pub fn with<R>(epilogue: Option<&Self>, matrix: usize, extras: &[&[u8]], body: impl FnOnce(Finish<'_>) -> R) -> R {
         let Some(epilogue) = epilogue else { return body(Finish::Nothing) };

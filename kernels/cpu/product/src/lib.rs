@@ -35,12 +35,14 @@ pub fn prepare(node: &NodeSpec, constants: &[bool]) -> Result<Box<dyn CpuKernel>
 pub fn summation(node: &NodeSpec, constants: &[bool]) -> Option<Vec<usize>> {
     match &node.op {
         Op::MatMul(op) => matmul::summation(op, node, constants),
-        Op::NarrowMatMul(_) => Some(narrow::summation(node.inputs[0].shape.dims()[0])),
+        Op::NarrowMatMul(_) => narrow::summation(node),
         // The last entry of an odd batch is computed alone, in other chains.
         Op::Recurrent(_) => {
             let ([_, batch, _], _) = node.recurrent_sizes()?;
             Some(if batch.is_multiple_of(2) { vec![0] } else { vec![1, batch] })
         }
-        _ => Some(Vec::new()),
+        // Sums of integers are exact.
+        Op::IntegerMatMul(_) | Op::IntegerConv(_) => Some(Vec::new()),
+        _ => None,
     }
 }

@@ -117,8 +117,19 @@ pub fn summation(node: &NodeSpec, _: &[bool]) -> Option<Vec<usize>> {
         Op::NarrowMatMul(op) => matmul::narrow_summation(node, op),
         Op::Conv(op) => conv::summation(node, op),
         Op::Reduce(op) => Some(reduce::Reduction::new(node, op).summation()),
-        Op::Attention(_) => None,
-        _ => Some(Vec::new()),
+        Op::Softmax(op) => Some(softmax::summation(node, op)),
+        // A thread or the lanes of a row compute each result, in an order that its own elements decide.
+        Op::ConvTranspose(_) | Op::Pool(_) | Op::Normalize(_) | Op::Resize(_) | Op::Recurrent(_) => Some(Vec::new()),
+        // Elements are moved, or computed one by one.
+        Op::Map(_)
+        | Op::Transpose(_)
+        | Op::Concat(_)
+        | Op::Slice(_)
+        | Op::Pad(_)
+        | Op::Gather(_)
+        | Op::Append(_)
+        | Op::Rotary(_) => Some(Vec::new()),
+        _ => None,
     }
 }
 

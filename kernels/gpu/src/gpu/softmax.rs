@@ -8,7 +8,7 @@ pub(super) fn recipe<'n>(node: &NodeSpec, op: &'n Softmax) -> Recipe<'n> {
     let dims = node.inputs[0].shape.dims();
     let (length, inner) = (dims[op.axis], dims[op.axis + 1..].iter().product());
     let all = dims[..op.axis].iter().product::<usize>() * inner;
-    let lanes = Lanes::new(length, inner > 1);
+    let lanes = lanes(node, op);
     let recipe = Recipe::new(node, move |recorder| {
         let rows = recorder.rows(all);
         let mut shader = Shader::new("softmax", include_str!("softmax.wgsl"));
@@ -21,6 +21,17 @@ pub(super) fn recipe<'n>(node: &NodeSpec, op: &'n Softmax) -> Recipe<'n> {
         recorder.dispatch(&shader, lanes.groups(rows.len()))
     });
     Recipe { passes: 3 * lanes.passes(length), ..recipe }
+}
+
+/// Returns a key of the order of all sums, see [`super::summation`].
+pub(super) fn summation(node: &NodeSpec, op: &Softmax) -> Vec<usize> {
+    vec![lanes(node, op).width()]
+}
+
+/// Returns how threads share one line.
+fn lanes(node: &NodeSpec, op: &Softmax) -> Lanes {
+    let dims = node.inputs[0].shape.dims();
+    Lanes::new(dims[op.axis], dims[op.axis + 1..].iter().product::<usize>() > 1)
 }
 
 #[cfg(test)]

@@ -57,16 +57,15 @@ struct Forest<'a> {
 
 /// Prepares a forest.
 pub(crate) fn prepare(node: &NodeSpec, op: &Trees) -> Box<dyn CpuKernel> {
-    let (x, output) = (&node.inputs[0], &node.outputs[0]);
-    let [rows, features] = [0, 1].map(|axis| x.shape.dims()[axis]);
-    let (targets, trees) = (output.shape.dims()[1], node.inputs[2].shape.dims()[0]);
-    let row = (features * x.dtype.size()).saturating_add(targets * size_of::<f64>()).max(1);
-    let block = (BLOCK_BYTES / row).clamp(LANES, BLOCK_ROWS) / LANES * LANES;
-    let blocks = rows.div_ceil(block).max(1);
-    let sums = rows.saturating_mul(targets).saturating_mul(size_of::<f64>()).max(1);
-    let spans = PARTS.div_ceil(blocks).min(trees / SPAN).min(SCRATCH_BYTES / sums).max(1);
-    let types = [x.dtype, output.dtype];
-    Box::new(TreesKernel { aggregate: op.aggregate, features, targets, rows, trees, block, spans, types })
+    Box::new(TreesKernel::new(node, op))
+}
+
+/// Returns a key of the order of all sums, see `summation` of the crate.
+pub(crate) fn summation(node: &NodeSpec, op: &Trees) -> Vec<usize> {
+    match op.aggregate {
+        TreeAggregate::Min | TreeAggregate::Max => Vec::new(),
+        _ => vec![TreesKernel::new(node, op).spans],
+    }
 }
 
 impl CpuKernel for TreesKernel {
@@ -89,6 +88,19 @@ impl CpuKernel for TreesKernel {
 }
 
 impl TreesKernel {
+    fn new(node: &NodeSpec, op: &Trees) -> Self {
+        let (x, output) = (&node.inputs[0], &node.outputs[0]);
+        let [rows, features] = [0, 1].map(|axis| x.shape.dims()[axis]);
+        let (targets, trees) = (output.shape.dims()[1], node.inputs[2].shape.dims()[0]);
+        let row = (features * x.dtype.size()).saturating_add(targets * size_of::<f64>()).max(1);
+        let block = (BLOCK_BYTES / row).clamp(LANES, BLOCK_ROWS) / LANES * LANES;
+        let blocks = rows.div_ceil(block).max(1);
+        let sums = rows.saturating_mul(targets).saturating_mul(size_of::<f64>()).max(1);
+        let spans = PARTS.div_ceil(blocks).min(trees / SPAN).min(SCRATCH_BYTES / sums).max(1);
+        let types = [x.dtype, output.dtype];
+        Self { aggregate: op.aggregate, features, targets, rows, trees, block, spans, types }
+    }
+
     fn run_as<T: Feature, S: Score>(&self, call: Call<'_>) -> Result<(), KernelError> {
         let Call { inputs, outputs, scratch, team, .. } = call;
         let &[x, nodes, roots, targets, weights, base] = inputs else { unreachable!("six inputs, as was checked") };

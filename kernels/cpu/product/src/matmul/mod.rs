@@ -31,14 +31,16 @@ pub(super) fn summation(op: &MatMul, node: &NodeSpec, constants: &[bool]) -> Opt
         return Some(Vec::new());
     }
     let kernel = Kernel::new(MicroKernel::best(), op, node, constants).ok()?;
-    let Sizes { m, k, .. } = kernel.sizes;
-    Some(match (kernel.method, kernel.micro.chains(m)) {
+    let Sizes { m, n, k } = kernel.sizes;
+    let end = ProductEpilogue::summation(kernel.epilogue.as_ref());
+    let products = match (kernel.method, kernel.micro.chains(m)) {
         // Such products have methods of their own for some numbers of rows.
-        _ if op.transpose_a || k == 1 => vec![m],
+        _ if op.transpose_a || k == 1 => vec![3, m, n],
         (Method::Blocked, Some(chains)) => vec![0, chains],
         (Method::Blocked, None) => vec![1, m],
         (method, _) => vec![2, method as usize],
-    })
+    };
+    Some([products, end].concat())
 }
 
 struct Kernel {

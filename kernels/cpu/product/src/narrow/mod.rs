@@ -88,13 +88,16 @@ fn grid([rows, columns, depth]: [usize; 3]) -> Grid {
 }
 
 /// Returns a key of the order of all sums, see `summation` of the crate: tiles of many rows widen their weights.
-pub(super) fn summation(rows: usize) -> Vec<usize> {
+pub(super) fn summation(node: &NodeSpec) -> Option<Vec<usize>> {
+    let (rows, columns) = (node.inputs[0].shape.dims()[0], node.outputs[0].shape.dims()[1]);
+    let end = ProductEpilogue::summation(ProductEpilogue::of(node, [rows, columns]).ok()?.as_ref());
     let tile_rows = even_cut(rows, TILE_ROWS, ROWS);
     let last = rows - rows.saturating_sub(1) / tile_rows * tile_rows;
-    match [tile_rows.min(rows), last].map(widened::is_for) {
+    let products = match [tile_rows.min(rows), last].map(widened::is_for) {
         [first, last] if first == last => vec![usize::from(first)],
         _ => vec![2, rows],
-    }
+    };
+    Some([products, end].concat())
 }
 
 impl Weights<'_> {
