@@ -31,7 +31,7 @@ pub fn panic_text(payload: &(dyn Any + Send)) -> Option<&str> {
 /// It is raised by hand whenever a kernel may have become faster or slower, or [`Layout::pack`](cpu::Layout::pack)
 /// makes other bytes. Times of another version are kept, but no longer count as exact. Compiled models of another
 /// version are compiled again.
-pub const VERSION: u32 = 20;
+pub const VERSION: u32 = 21;
 
 #[cfg(test)]
 mod tests {

@@ -6,6 +6,7 @@
 
 use anabranch_cpu_base::convert::{from_f64, from_i64, to_f64, to_i64};
 use anabranch_cpu_base::team::{Grid, Tile};
+use anabranch_cpu_base::vector::{Isa, Loop, vectorised};
 use anabranch_cpu_base::{Call, CpuKernel};
 use anabranch_op::dtype::DType;
 use anabranch_op::error::KernelError;
@@ -107,6 +108,9 @@ impl RunningKernel {
         if self.inner == 1 {
             return self.line(source, target.whole_rows(), numbers);
         }
+        if self.inner <= CHUNK / 2 {
+            return self.narrow_lines(source, target.whole_rows(), numbers);
+        }
         let bytes = CHUNK * self.dtype.size();
         for start in (0..target.columns.len()).step_by(bytes) {
             let end = target.columns.len().min(start + bytes);
@@ -157,6 +161,26 @@ impl RunningKernel {
         }
     }
 
+    /// Computes all lines of a stack side by side, where several of its rows are converted together.
+    fn narrow_lines<T: Copy + Default, J: Fn(T, T) -> T>(
+        &self,
+        source: &[u8],
+        target: &mut [u8],
+        numbers: &Numbers<T, J>,
+    ) {
+        let (mut values, mut sums) = ([T::default(); CHUNK], [numbers.neutral; CHUNK]);
+        let bytes = CHUNK / self.inner * self.inner * self.dtype.size();
+        let chunks = source.len().div_ceil(bytes);
+        for chunk in 0..chunks {
+            let start = bytes * if self.op.reverse { chunks - 1 - chunk } else { chunk };
+            let range = start..source.len().min(start + bytes);
+            let values = &mut values[..range.len() / self.dtype.size()];
+            (numbers.load)(self.dtype, &source[range.clone()], values);
+            vectorised(Rows { kernel: self, numbers, sums: &mut sums[..self.inner], values });
+            (numbers.store)(values, self.dtype, &mut target[range]);
+        }
+    }
+
     /// Computes up to [`CHUNK`] lines side by side: these bytes of the tile's rows.
     fn lines<T: Copy + Default, J: Fn(T, T) -> T>(
         &self,
@@ -173,7 +197,7 @@ impl RunningKernel {
             let step = if self.op.reverse { self.count - 1 - step } else { step };
             let start = step * self.inner * self.dtype.size() + first;
             (numbers.load)(self.dtype, &source[start..][..bytes.len()], values);
-            sums.iter_mut().zip(&mut *values).for_each(|(sum, value)| self.join(sum, value, numbers));
+            vectorised(Rows { kernel: self, numbers, sums: &mut sums[..width], values });
             (numbers.store)(values, self.dtype, &mut target.row(step)[bytes.clone()]);
         }
     }
@@ -185,6 +209,31 @@ impl RunningKernel {
         let joined = (numbers.join)(*sum, *value);
         *value = if self.op.exclusive { *sum } else { joined };
         *sum = joined;
+    }
+}
+
+/// Rows of lines side by side, each joined with the rows before it.
+struct Rows<'a, T, J> {
+    kernel: &'a RunningKernel,
+    numbers: &'a Numbers<T, J>,
+    sums: &'a mut [T],
+    values: &'a mut [T],
+}
+
+impl<T: Copy, J: Fn(T, T) -> T> Loop for Rows<'_, T, J> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<I: Isa>(self) {
+        let Self { kernel, numbers, sums, values } = self;
+        let rows = values.chunks_exact_mut(sums.len());
+        let join = |row: &mut [T]| {
+            sums.iter_mut().zip(row).for_each(|(sum, value)| kernel.join(sum, value, numbers));
+        };
+        match kernel.op.reverse {
+            true => rows.rev().for_each(join),
+            false => rows.for_each(join),
+        }
     }
 }
 
@@ -209,6 +258,10 @@ mod tests {
             (vec![40, 9], 1),
             (vec![70, 32], 1),
             (vec![3, 33], 1),
+            (vec![300, 7], 0),
+            (vec![9, 128], 0),
+            (vec![2, 5, 129], 1),
+            (vec![3, 600], 0),
         ] {
             let x = tensor(DType::F32, &dims, |i| ((i * 7) % 5) as f64 - 2.0);
             let (count, inner) = (dims[axis], dims[axis + 1..].iter().product::<usize>());
