@@ -95,8 +95,8 @@ impl Auto {
         })
     }
 
-    /// Searches from the best strategy's placement. After each step it calls `progress` with the number of evaluations
-    /// and the least makespan.
+    /// Searches from the best strategy's placement. It calls `progress` with the number of evaluations and the least
+    /// makespan: after each step of the first search, and if the second search finds a shorter schedule.
     ///
     /// # Errors
     /// Returns an error if no strategy finds a placement.
@@ -149,6 +149,7 @@ impl Auto {
                 let placement = Placement { planned: Some(strict.clone()), ..placement };
                 different.insert(0, (strict.makespan, placement));
                 schedule = strict;
+                progress(search.evaluations(), schedule.makespan);
             }
         }
         let portfolio = entries.iter().map(|entry| (entry.placement.strategy, entry.makespan)).collect();
