@@ -122,7 +122,7 @@ fn wrong_parts_and_dimensions_are_named() {
         assert!(error.contains(expected), "{error}");
     }
     let one = check("mlp", 0, 1, "rows=auto").expect_err("one row").to_string();
-    assert!(one.contains("`rows` has 1 rows"), "{one}");
+    assert!(one.contains("`rows` has 1 row;"), "{one}");
     let pinned = opened(&of_rows("mlp", 0), 5, "heft", Some("rows=auto"));
     let inputs = pinned.fill_random(Inputs::new(), 7).expect("known shapes");
     let mut config = options("heft").without_gpu().with_dim("rows", 5).with_pin("*", "cpu0");

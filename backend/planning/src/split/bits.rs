@@ -15,14 +15,13 @@ use anabranch_placement_core::platform::DeviceKind;
 const MOST: usize = 64;
 
 /// Returns for each node that computes rows how many it must compute in a part of so many rows on a device of this
-/// kind. O(nodes × tried rows).
-pub(super) fn paddings(program: &Program, rows: &Rows, part: usize, kind: DeviceKind) -> Vec<Padding> {
-    let nodes = program.nodes.iter().zip(&rows.nodes);
-    let padding = |(node, reads): (&Node, &Option<Vec<Option<Layout>>>)| match reads {
+/// kind. The host computes the nodes that do not run there. O(nodes × tried rows).
+pub(super) fn paddings(program: &Program, rows: &Rows, part: usize, kind: DeviceKind, runs: &[bool]) -> Vec<Padding> {
+    let padding = |(at, node): (usize, &Node)| match &rows.nodes[at] {
         None => Padding::None,
-        Some(reads) => padding(program, rows, node, reads, part, kind),
+        Some(reads) => padding(program, rows, node, reads, part, if runs[at] { kind } else { DeviceKind::Cpu }),
     };
-    nodes.map(padding).collect()
+    program.nodes.iter().enumerate().map(padding).collect()
 }
 
 fn padding(

@@ -48,6 +48,8 @@ pub(super) struct Divided {
     pub(super) program: Program,
     /// Role of each node.
     pub(super) roles: Vec<Role>,
+    /// Number of the node that each node was in the whole program; `None` for nodes that the division adds.
+    pub(super) whole: Vec<Option<usize>>,
 }
 
 /// Divides a program into parts whose rows are the batch, in order. O(parts × (nodes + edges)).
@@ -68,11 +70,11 @@ pub(super) fn divided(program: &Program, rows: &Rows, parts: &[Part<'_>]) -> Opt
         names,
         kept: vec![BTreeMap::new(); parts.len()],
         padded: BTreeMap::new(),
-        made: Divided { program: made, roles: Vec::new() },
+        made: Divided { program: made, roles: Vec::new(), whole: Vec::new() },
     };
     for (at, (node, reads)) in program.nodes.iter().zip(&rows.nodes).enumerate() {
         match reads {
-            None => division.push(node.clone(), Role::Shared),
+            None => division.push(node.clone(), Role::Shared, Some(at)),
             Some(reads) => (0..parts.len()).try_for_each(|part| division.part(at, node, reads, part))?,
         }
     }
@@ -91,19 +93,22 @@ struct Division<'a> {
     made: Divided,
 }
 
-/// Rows that a node copies: from a row on, or to the rows after so many.
+/// Change of the number of rows by a node that copies rows.
 enum Copied {
-    From(usize),
-    After(usize),
+    /// The rows from this one on are kept.
+    Cut(usize),
+    /// So many rows of zeros are before them; further ones may be after them.
+    Pad(usize),
 }
 
 impl Division<'_> {
-    /// Adds a node, and names it as the maker of its outputs.
-    fn push(&mut self, node: Node, role: Role) {
+    /// Adds a node, which was node number `whole` of the whole program, and names it as the maker of its outputs.
+    fn push(&mut self, node: Node, role: Role, whole: Option<usize>) {
         let id = NodeId(self.made.program.nodes.len() as u32);
         node.outputs.iter().for_each(|value| self.made.program.values[value.index()].origin = Origin::Node(id));
         self.made.program.nodes.push(node);
         self.made.roles.push(role);
+        self.made.whole.push(whole);
     }
 
     /// Adds the node of a part, which is the program's node number `at`.
@@ -141,11 +146,11 @@ impl Division<'_> {
         let unique = self.names.unique(format!("{}@{name}", node.name));
         let cut: Vec<_> = node.outputs.iter().copied().zip(outputs.clone()).collect();
         let operators = node.operators.clone();
-        self.push(Node { name: unique, operators, spec, inputs, outputs }, Role::Part(part));
+        self.push(Node { name: unique, operators, spec, inputs, outputs }, Role::Part(part), Some(at));
         for (value, own) in cut.into_iter().filter(|_| is_padded) {
             let layout = self.rows.values[value.index()]?;
             let role = Role::Part(part);
-            let rows = self.copied(own, layout, [computed, self.parts[part].rows], Copied::From(lead), role)?;
+            let rows = self.copied(own, layout, [computed, self.parts[part].rows], Copied::Cut(lead), role)?;
             self.kept[part].insert((value, layout), rows);
         }
         Some(())
@@ -168,7 +173,7 @@ impl Division<'_> {
             return Some(*padded);
         }
         let sizes = [self.parts[part].rows, computed];
-        let padded = self.copied(own, layout, sizes, Copied::After(lead), Role::Part(part))?;
+        let padded = self.copied(own, layout, sizes, Copied::Pad(lead), Role::Part(part))?;
         self.padded.insert((own, computed), padded);
         Some(padded)
     }
@@ -187,15 +192,15 @@ impl Division<'_> {
         let spec = |rows: usize| Some(TensorSpec::new(whole.dtype, Shape::new(layout.dims(rows)).ok()?));
         let (read, made) = (spec(from)?, spec(to)?);
         let (kind, op) = match how {
-            Copied::From(first) => ("Slice", Op::Slice(Slice { starts: vec![0, first, 0], steps: vec![1; 3] })),
-            Copied::After(lead) => ("Pad", Op::Pad(Pad { mode: PadMode::ZERO, before: vec![0, lead as isize, 0] })),
+            Copied::Cut(first) => ("Slice", Op::Slice(Slice { starts: vec![0, first, 0], steps: vec![1; 3] })),
+            Copied::Pad(lead) => ("Pad", Op::Pad(Pad { mode: PadMode::ZERO, before: vec![0, lead as isize, 0] })),
         };
         let name = format!("{}@{}", of.split('@').next().unwrap_or(of), self.parts[part].name);
         let own = self.made.program.add_value(name.clone(), made.clone(), Origin::Input);
         let name = self.names.unique(format!("{name}/{kind}"));
         let operators = vec![ModelOperator::new(name.clone(), kind)];
         let spec = NodeSpec { op, inputs: vec![read], outputs: vec![made] };
-        self.push(Node { name, operators, spec, inputs: vec![value], outputs: vec![own] }, role);
+        self.push(Node { name, operators, spec, inputs: vec![value], outputs: vec![own] }, role, None);
         Some(own)
     }
 
@@ -205,7 +210,7 @@ impl Division<'_> {
             return Some(*own);
         }
         let sizes = [self.rows.batch, self.parts[part].rows];
-        let own = self.copied(value, layout, sizes, Copied::From(self.first(part)), Role::Slice(part))?;
+        let own = self.copied(value, layout, sizes, Copied::Cut(self.first(part)), Role::Slice(part))?;
         self.kept[part].insert((value, layout), own);
         Some(own)
     }
@@ -234,14 +239,14 @@ impl Division<'_> {
         let name = self.names.unique(format!("{name}@all"));
         let operators = vec![ModelOperator::new(name.clone(), "Concat")];
         let spec = NodeSpec { op: Op::Concat(Concat { axis: 1 }), inputs: reads, outputs: vec![made] };
-        self.push(Node { name, operators, spec, inputs, outputs: vec![value] }, Role::Joined);
+        self.push(Node { name, operators, spec, inputs, outputs: vec![value] }, Role::Joined, None);
         Some(())
     }
 }
 
 /// Removes the values that no node, input or output of the program names.
 fn compacted(divided: Divided) -> Divided {
-    let Divided { mut program, roles } = divided;
+    let Divided { mut program, roles, whole } = divided;
     let named = program.nodes.iter().flat_map(|node| node.inputs.iter().chain(&node.outputs));
     let outputs = program.outputs.iter().map(|output| &output.value);
     let used: BTreeSet<ValueId> = named.chain(&program.inputs).chain(outputs).copied().collect();
@@ -253,5 +258,5 @@ fn compacted(divided: Divided) -> Divided {
     program.outputs.iter_mut().for_each(|output| renumber(&mut output.value));
     let mut at = 0..;
     program.values.retain(|_| at.next().is_some_and(|at: u32| used.contains(&ValueId(at))));
-    Divided { program, roles }
+    Divided { program, roles, whole }
 }

@@ -23,8 +23,10 @@ use super::fitting::Planner;
 use super::planned::{Lowered, Planned};
 use super::request::{PlacementRequest, PlanChoice};
 use super::strategy::Strategy;
+use anabranch_base::count::count;
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_ir::program::{Program, ValueId};
+use anabranch_kernels::op::Op;
 use anabranch_placement_core::place::Reason;
 use anabranch_placement_core::platform::{DeviceId, DeviceKind};
 use anabranch_plan::HOST;
@@ -155,27 +157,39 @@ impl Planner<'_> {
         parts: &'p [(String, usize)],
     ) -> Result<(DividedBatch, Vec<DeviceId>), PlanningError> {
         let program = &*self.lowered.program;
+        let runs_whole = self.machine.gpu_runs(program);
         let part = |(name, count): &'p (String, usize)| {
             let kind = self.machine.devices[self.device(name).index()].kind;
-            Part { name, rows: *count, paddings: bits::paddings(program, rows, *count, kind) }
+            Part { name, rows: *count, paddings: bits::paddings(program, rows, *count, kind, &runs_whole) }
         };
         let named: Vec<_> = parts.iter().map(part).collect();
         let internal = || PlanningError::invalid("the rows of the batch were lost");
-        let Divided { program, roles } = divided::divided(program, rows, &named).ok_or_else(internal)?;
-        let runs = self.machine.gpu_runs(&program);
+        let Divided { program, roles, whole } = divided::divided(program, rows, &named).ok_or_else(internal)?;
         let of_part = |part: usize| self.device(&parts[part].0);
         let largest = (0..parts.len()).max_by_key(|part| parts[*part].1).unwrap_or(0);
-        let device = |(role, runs): (&Role, &bool)| {
-            let device = match role {
+        let runs = self.machine.gpu_runs(&program);
+        let device = |node: usize| {
+            let device = match &roles[node] {
                 Role::Part(part) => of_part(*part),
                 // A GPU is sent its own rows only.
                 Role::Slice(part) if self.is_cpu(of_part(*part)) => of_part(*part),
                 Role::Shared => of_part(largest),
                 Role::Slice(_) | Role::Joined => HOST,
             };
-            if *runs || self.is_cpu(device) { device } else { HOST }
+            let runs_whole = whole[node].is_none_or(|whole| runs_whole[whole]);
+            match (runs_whole, runs[node]) {
+                _ if self.is_cpu(device) => Ok(device),
+                (true, true) => Ok(device),
+                // The host would compute the node of the whole batch, and its kernels have other bits.
+                (false, _) => Ok(HOST),
+                (true, false) if whole[node].is_none() || is_moving(&program.nodes[node].spec.op) => Ok(HOST),
+                (true, false) => {
+                    let node = program.nodes[node].model_name();
+                    Err(refused(format!("a GPU computes node `{node}` of the whole batch, but not of a part")))
+                }
+            }
         };
-        let device_of = roles.iter().zip(&runs).map(device).collect();
+        let device_of = (0..program.nodes.len()).map(device).collect::<Result<_, _>>()?;
         let Lowered { weights, rest, .. } = self.lowered;
         let lowered = Lowered { program: Arc::new(program), weights: Arc::clone(weights), rest: rest.clone() };
         Ok((DividedBatch { lowered, parts: parts.to_vec() }, device_of))
@@ -216,15 +230,24 @@ fn batch_of(program: &Program, split: &Split) -> Result<(usize, BTreeMap<ValueId
     }
     let dim = &split.dim;
     match batch {
-        Some(batch) if batch >= 2 && inputs.values().all(|layout| layout.inner > 0 && layout.outer > 0) => {
-            Ok((batch, inputs))
+        Some(batch) if batch < 2 => {
+            let rows = count(batch, "row");
+            Err(refused(format!("`{dim}` has {rows}; run with more rows, or leave the split out")))
         }
-        Some(batch) => Err(refused(format!("`{dim}` has {batch} rows; run with more rows, or leave the split out"))),
+        Some(_) if inputs.values().any(|layout| layout.inner == 0 || layout.outer == 0) => {
+            Err(refused(format!("an input with the dimension `{dim}` has no elements; leave the split out")))
+        }
+        Some(batch) => Ok((batch, inputs)),
         None => {
             let known = if split.known.is_empty() { "x[0]".into() } else { split.known.join(", ") };
             Err(refused(format!("no input has a dimension `{dim}`; name one of {known}")))
         }
     }
+}
+
+/// Whether an op only moves elements: every device gives the same bits.
+fn is_moving(op: &Op) -> bool {
+    matches!(op, Op::Transpose(_) | Op::Concat(_) | Op::Slice(_) | Op::Pad(_) | Op::Gather(_))
 }
 
 /// Creates the error of a batch that cannot be divided.

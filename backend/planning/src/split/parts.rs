@@ -103,12 +103,15 @@ impl Planner<'_> {
             let pairs = (0..parts.len()).flat_map(|from| (0..parts.len()).map(move |to| (from, to)));
             for (from, to) in pairs.filter(|(from, to)| from != to) {
                 let mut moved = parts.clone();
-                if moved[from].1 <= step || left == 0 || tried.contains(&(moved.clone(), from, to, step)) {
+                if moved[from].1 <= step || left == 0 {
                     continue;
                 }
-                tried.push((moved.clone(), from, to, step));
                 moved[from].1 -= step;
                 moved[to].1 += step;
+                if tried.contains(&moved) {
+                    continue;
+                }
+                tried.push(moved.clone());
                 left -= 1;
                 contest.enter(&request::shown(&moved), self.with_parts(rows, &moved, choice))?;
             }
@@ -127,25 +130,28 @@ impl Planner<'_> {
         let mut kinds: Vec<_> = self.machine.devices.iter().map(|device| device.kind).collect();
         kinds.sort_unstable();
         kinds.dedup();
+        let program = &*self.lowered.program;
+        let runs = self.machine.gpu_runs(program);
         for kind in kinds {
-            let part =
-                |name, count| Part { name, rows: count, paddings: paddings(&self.lowered.program, rows, count, kind) };
+            let part = |name, count| Part { name, rows: count, paddings: paddings(program, rows, count, kind, &runs) };
             let parts = match rows.batch - count {
                 0 => vec![part("part", count)],
                 rest => vec![part("part", count), part("rest", rest)],
             };
             let lost = || PlanningError::invalid("the rows of the batch were lost");
-            let divided = divided(&self.lowered.program, rows, &parts).ok_or_else(lost)?;
+            let divided = divided(program, rows, &parts).ok_or_else(lost)?;
             let of_kind = self.machine.devices.iter().enumerate().filter(|(_, device)| device.kind == kind);
-            self.of_devices(&divided, of_kind.map(|(device, _)| device), &mut seconds)?;
+            self.of_devices(&divided, &runs, of_kind.map(|(device, _)| device), &mut seconds)?;
         }
         Ok(seconds)
     }
 
-    /// Sets the predicted seconds of some devices for the first part.
+    /// Sets the predicted seconds of some devices for the first part; `runs` says which nodes of the whole program run
+    /// on GPUs.
     fn of_devices(
         &self,
         divided: &Divided,
+        runs: &[bool],
         devices: impl Iterator<Item = usize>,
         seconds: &mut [f64],
     ) -> Result<(), PlanningError> {
@@ -154,15 +160,17 @@ impl Planner<'_> {
         let costs = placing.costs();
         let (sent, returned) = traffic(&divided.program, &divided.roles);
         for device in devices {
+            let there = DeviceId(device as u32);
             let node = |(node, role): (usize, &Role)| match role {
                 Role::Part(0) | Role::Slice(0) => {
-                    let cost = costs[node][device].or(costs[node][HOST.index()]);
+                    let is_there = divided.whole[node].is_none_or(|whole| runs[whole]) || self.is_cpu(there);
+                    let there = if is_there { device } else { HOST.index() };
+                    let cost = costs[node][there].or(costs[node][HOST.index()]);
                     cost.map_or(f64::INFINITY, |cost| cost.seconds.max(placing.interval(device)))
                 }
                 Role::Part(_) | Role::Slice(_) | Role::Shared | Role::Joined => 0.0,
             };
             let computed: f64 = divided.roles.iter().enumerate().map(node).sum();
-            let there = DeviceId(device as u32);
             let crossed = match there {
                 HOST => 0.0,
                 _ => self.machine.crossing(HOST, there).time(sent) + self.machine.crossing(there, HOST).time(returned),

@@ -61,6 +61,9 @@ pub(super) fn rule(node: &NodeSpec, given: &[Option<Layout>], batch: usize) -> R
     let mut rows = None;
     for (input, layout) in given.iter().enumerate() {
         let Some(layout) = layout else { continue };
+        if axes[input].whole && axes[input].to.iter().any(Option::is_some) {
+            return Err(format!("its input {input} has rows of the batch, but must be the same for all rows"));
+        }
         let axis = layout.axis(dims(input), batch).ok_or_else(|| split_apart(input))?;
         let to = axes[input].to[axis.number].ok_or_else(|| mixed(node, axis.number, input))?;
         let result = &axes[input].result;
