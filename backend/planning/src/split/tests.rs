@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Programs of one operator or a few, most of which cannot be divided.
-const PROGRAMS: u64 = 2000;
+const PROGRAMS: u64 = 4000;
 
 struct Random(SplitMix64);
 
@@ -41,6 +41,8 @@ impl Random {
 struct Made {
     program: Program,
     tensors: BTreeMap<String, Tensor>,
+    /// Whether floats have 64 bits.
+    is_double: bool,
 }
 
 impl Made {
@@ -53,9 +55,27 @@ impl Made {
         }
     }
 
-    fn constant(&mut self, random: &mut Random, dims: &[usize]) -> ValueId {
+    fn random(&mut self, random: &mut Random, dims: &[usize], constant: bool) -> ValueId {
         let tensor = random.tensor(dims);
-        self.given(tensor, true)
+        let widened = |x: &f32| f64::from(*x) / 3.0;
+        let tensor = match self.is_double {
+            true => {
+                let elements: Vec<f64> = tensor.elements::<f32>().expect("floats").iter().map(widened).collect();
+                Tensor::from_elements(tensor.shape().clone(), &elements).expect("one for each")
+            }
+            false => tensor,
+        };
+        self.given(tensor, constant)
+    }
+
+    fn constant(&mut self, random: &mut Random, dims: &[usize]) -> ValueId {
+        self.random(random, dims, true)
+    }
+
+    /// Returns a bias and a residual of a result: constants of some of its dimensions.
+    fn summands(&mut self, random: &mut Random, bias: &[usize], made: &[usize]) -> [ValueId; 2] {
+        let residual: Vec<_> = made.iter().map(|size| if random.below(4) == 0 { 1 } else { *size }).collect();
+        [self.constant(random, bias), self.constant(random, &residual)]
     }
 
     fn dims(&self, value: ValueId) -> Vec<usize> {
@@ -87,7 +107,8 @@ impl Made {
     fn floats(&mut self, op: Op, inputs: &[ValueId], made: &[usize]) -> Option<ValueId> {
         let read: Vec<_> = inputs.iter().map(|input| self.dims(*input)).collect();
         let read: Vec<&[usize]> = read.iter().map(Vec::as_slice).collect();
-        self.node(op, inputs, &read, &[floats(made)])
+        let dtype = if self.is_double { DType::F64 } else { DType::F32 };
+        self.node(op, inputs, &read, &[TensorSpec::new(dtype, Shape::new(made).expect("small"))])
     }
 
     /// Adds an operator of a random kind to a value; `None` if the kind does not fit it.
@@ -104,7 +125,7 @@ impl Made {
             dims[axis] = size;
             dims
         };
-        match random.below(25) {
+        match random.below(32) {
             0 => self.floats(map(Expression::unary(Unary::Exp)), &[x], &dims),
             1 => {
                 // An operand that is broadcast along some axes.
@@ -250,6 +271,52 @@ impl Made {
                 let made = [&dims[..rank - 1], &[5]].concat();
                 self.floats(Op::MatMul(MatMul::default()), &[x, weights], &made)
             }
+            25 | 26 if rank >= 2 => {
+                let (depth, columns) = (dims[rank - 1], random.pick(&[1, 40]));
+                let made = [&dims[..rank - 1], &[columns]].concat();
+                let weights = self.constant(random, &[depth, columns]);
+                let [bias, residual] = self.summands(random, &[columns], &made);
+                let op = Op::MatMul(MatMul { epilogue: Some(summed(false)), ..MatMul::default() });
+                self.floats(op, &[x, weights, bias, residual], &made)
+            }
+            27 if rank >= 2 => {
+                // The value is the right operand, and the batch may be its columns.
+                let made = [&dims[..rank - 2], &[7, dims[rank - 1]]].concat();
+                let left = self.constant(random, &[7, dims[rank - 2]]);
+                self.floats(Op::MatMul(MatMul::default()), &[left, x], &made)
+            }
+            28 | 29 if rank == 4 => {
+                let maps = random.pick(&[dims[1], 2, 48]);
+                let group = if maps == dims[1] { maps } else { 1 };
+                let made = [dims[0], maps, dims[2], dims[3]];
+                let weights = self.constant(random, &[maps, dims[1] / group, 3, 3]);
+                let scaled = random.below(2) == 0;
+                let images = random.pick(&[1, dims[0]]);
+                let [bias, residual] = self.summands(random, &[images, maps, 1, 1], &made);
+                let epilogue = Some(summed(scaled));
+                let op = Op::Conv(Conv { strides: [1; 2], pads: [1; 4], dilations: [1; 2], group, epilogue });
+                self.floats(op, &[x, weights, bias, residual], &made)
+            }
+            30 if rank == 2 => {
+                let (depth, columns) = (dims[1], 40);
+                let integers: Vec<u8> = (0..depth * columns).map(|_| random.below(256) as u8).collect();
+                let weights = Tensor::from_elements(Shape::new([columns, depth]).ok()?, &integers).ok()?;
+                let (weights, scales) = (self.given(weights, true), self.constant(random, &[columns, 1]));
+                let made = [dims[0], columns];
+                let [bias, residual] = self.summands(random, &[columns], &made);
+                let format = NarrowFormat::Grid { bits: 8, block: depth, zero_points: false };
+                let epilogue = Some(summed(false));
+                let op = Op::NarrowMatMul(NarrowMatMul { format, transpose_b: true, quantize_a: false, epilogue });
+                self.floats(op, &[x, weights, scales, bias, residual], &made)
+            }
+            31 => {
+                let picked = with(axis, random.pick(&[1, dims[axis], 3]));
+                let count = picked.iter().product();
+                let indices: Vec<i64> = (0..count).map(|_| random.below(dims[axis]) as i64).collect();
+                let indices = Tensor::from_elements(Shape::new(&picked[..]).ok()?, &indices).ok()?;
+                let indices = self.given(indices, true);
+                self.floats(Op::Gather(Gather { axis, elementwise: true }), &[x, indices], &picked)
+            }
             _ => {
                 let made = without(axis);
                 let best = ArgReduce { axis, greatest: true, last: false };
@@ -260,6 +327,14 @@ impl Made {
             }
         }
     }
+}
+
+/// Returns an epilogue that adds two operands, one after the other, or that multiplies by the first.
+fn summed(scaled: bool) -> Expression {
+    let first = if scaled { Binary::Multiply } else { Binary::Add };
+    let steps =
+        vec![Step::Binary(first, Register(0), Register(1)), Step::Binary(Binary::Add, Register(3), Register(2))];
+    Expression::new(3, steps).expect("each step reads earlier ones")
 }
 
 /// Computes the outputs of a program.
@@ -296,14 +371,13 @@ fn computed(program: &Program, tensors: &BTreeMap<String, Tensor>) -> Vec<Tensor
 
 /// Creates a program whose input has the batch along some axis.
 fn program(random: &mut Random) -> (Made, usize, BTreeMap<ValueId, Layout>) {
-    let mut made = Made::default();
+    let mut made = Made { is_double: random.below(6) == 0, ..Made::default() };
     let rank = 2 + random.below(3);
     let mut dims: Vec<_> = (0..rank).map(|_| random.pick(&[1, 2, 3, 6, 16])).collect();
     let (any, batch) = (random.below(rank), 2 + random.below(9));
     let axis = random.pick(&[0, 0, any]);
     dims[axis] = batch;
-    let x = random.tensor(&dims);
-    let x = made.given(x, false);
+    let x = made.random(random, &dims, false);
     let mut last = x;
     for _ in 0..random.pick(&[1, 1, 2, 5]) {
         last = made.grown(random, last).unwrap_or(last);
@@ -328,7 +402,13 @@ fn what_is_divided_gives_the_bits_of_the_whole_batch() {
         let part = |(at, rows_of_part): (usize, &usize)| Part {
             name: ["a", "b", "c"][at],
             rows: *rows_of_part,
-            paddings: paddings(&made.program, &rows, *rows_of_part, DeviceKind::Cpu),
+            paddings: paddings(
+                &made.program,
+                &rows,
+                *rows_of_part,
+                DeviceKind::Cpu,
+                &vec![true; made.program.nodes.len()],
+            ),
         };
         let parts: Vec<_> = counts.iter().enumerate().map(part).collect();
         let division = divided(&made.program, &rows, &parts).expect("each value has an axis for its rows");
@@ -336,13 +416,14 @@ fn what_is_divided_gives_the_bits_of_the_whole_batch() {
         let (whole, apart) = (computed(&made.program, &made.tensors), computed(&division.program, &made.tensors));
         let same = whole.iter().zip(&apart).all(|(one, other)| one.bytes() == other.bytes());
         assert!(same && whole.len() == apart.len(), "{seed}: {counts:?}: {:?}", made.program.nodes);
-        ops().for_each(|op| *divisions.entry(op).or_insert(0) += 1);
+        let doubles = made.is_double.then_some("double");
+        ops().chain(doubles).for_each(|op| *divisions.entry(op).or_insert(0) += 1);
     }
     // Each kind of operator was divided many times.
     for op in ["map", "matmul", "conv", "pool", "reduce", "softmax", "normalize", "transpose", "concat", "slice"] {
         assert!(divisions.get(op).is_some_and(|count| *count > 10), "{op}: {divisions:?}");
     }
-    for op in ["pad", "gather", "running", "recurrent", "arg_reduce", "top_k", "resize", "conv_transpose"] {
+    for op in ["pad", "gather", "running", "recurrent", "arg_reduce", "top_k", "resize", "conv_transpose", "double"] {
         assert!(divisions.get(op).is_some_and(|count| *count > 3), "{op}: {divisions:?}");
     }
 }
