@@ -109,8 +109,17 @@ impl Session {
         let host = session.inventory.host.memory;
         let is_beyond = session.inventory.cpus.iter().any(|cpu| cpu.memory > host);
         let beyond = is_beyond.then(|| "was compiled for more memory than this machine has".to_owned());
+        // The stored program is divided among the devices of its options.
+        let divided = file.split().filter(|_| !same);
+        let divided = divided.map(|split| format!("was compiled with the split {split} and other options"));
         if let Some(why) = file.unfit(&session.inventory, same).or(beyond) {
             return Self::open_source(path, &file, &why, options);
+        }
+        if let Some(why) = divided {
+            if file.source().is_some() {
+                return Self::open_source(path, &file, &why, options);
+            }
+            session.inventory.notes.push(format!("{} {why}: its program stays divided", path.display()));
         }
         let mut compiled = file.read()?;
         let program = Arc::new(std::mem::take(&mut compiled.program));

@@ -286,6 +286,11 @@ impl CompiledFile {
         }
     }
 
+    /// Returns the division of the batch with which it was compiled, if there is one.
+    pub(crate) fn split(&self) -> Option<String> {
+        self.description.settings.split.as_ref().map(ToString::to_string)
+    }
+
     /// Returns the model's source, if it is there and unchanged. Reads it.
     pub(crate) fn source(&self) -> Option<&Path> {
         self.description.source.as_ref().filter(|source| source.is_unchanged()).map(Source::model)
