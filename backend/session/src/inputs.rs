@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The tensors given to a run, by the model's input names. A sequence or an optional is given in parts
 /// ([`Self::sequence`]).
+///
 /// ```
 /// # mod anabranch { pub use anabranch_session::{Inputs}; }
 /// use anabranch::Inputs;

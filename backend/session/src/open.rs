@@ -283,7 +283,12 @@ impl Session {
     pub fn replace_costs(&mut self, costs: CostStore) {
         let fingerprint = self.inventory.fingerprint();
         let mut costs = costs;
-        costs.settle(&fingerprint);
+        for note in costs.settle(&fingerprint) {
+            // Stores that are replaced again and again have the same notes.
+            if !self.inventory.notes.contains(&note) {
+                self.inventory.notes.push(note);
+            }
+        }
         self.costs = Mutex::new(costs);
     }
 

@@ -17,6 +17,7 @@ use std::sync::Arc;
 ///
 /// A sequence or an optional is returned in parts ([`Inputs::sequence`](super::Inputs::sequence)), under their names:
 /// [`Self::item`] puts them together.
+///
 /// ```
 /// # mod anabranch { pub use anabranch_session::{Inputs, Outputs, Session, SessionConfig}; }
 /// use anabranch::{Inputs, Outputs, Session, SessionConfig};
