@@ -8,7 +8,6 @@ use super::args::{
     ConstraintArgs, DeviceArgs, ModelArgs, PlaceArgs, SplitArgs, Streamed, WeightArgs, parse_percent, parse_seconds,
 };
 use super::configurations::{choices, usual, write_csv};
-use super::costs::{StoreFile, open_store};
 use super::files::file_of;
 use super::inputs::read_inputs;
 use super::interrupt::cancel_on_interrupt;
@@ -124,12 +123,6 @@ pub(super) struct Preset {
 /// A measured model, and whether its learned costs were saved.
 type Measured = (Compared, Result<(), CliError>);
 
-/// A model of the command line, and its session if it is open already.
-type Model = (ModelArgs, Option<Unfilled>);
-
-/// A session without its inputs, the location of its cost store, and the folders of tensors next to the model.
-type Unfilled = (Session, StoreFile, Vec<PathBuf>);
-
 impl MeasureArgs {
     /// Measures all models, and prints and writes the results.
     pub(super) fn run(&self, preset: &Preset, output: Output) -> Result<(), CliError> {
@@ -167,8 +160,7 @@ impl MeasureArgs {
     ) -> Result<Vec<Measured>, CliError> {
         let run = RunOptions::default().with_cancel(cancel_on_interrupt()?);
         let others = self.more.iter().map(|path| ModelArgs { model: Some(path.clone()), ..self.model.clone() });
-        let mut models: Vec<Model> =
-            std::iter::once(self.model.clone()).chain(others).map(|model| (model, None)).collect();
+        let mut models: Vec<ModelArgs> = std::iter::once(self.model.clone()).chain(others).collect();
         let mut passed = |model: &ModelArgs, result: Result<(), CliError>| match result {
             Err(error) if self.more.is_empty() || error.is_interruption() => Err(error),
             Err(error) => {
@@ -182,60 +174,52 @@ impl MeasureArgs {
             }
             Ok(()) => Ok(true),
         };
-        // A fault in the last model's file is reported before the first model is measured, which may take long.
+        // A fault in the last model's file is reported before the first model is measured, which may take long. Models
+        // are opened again when they are measured, so that only one is in memory at a time.
         if !self.more.is_empty() {
-            let mut usable = Vec::with_capacity(models.len());
-            for (mut model, _) in models {
+            let (mut usable, all) = (Vec::with_capacity(models.len()), models.len());
+            for mut model in models {
                 let place = PlaceArgs::any(&self.constraints).divided(&self.split);
                 let opened = open_session(&self.devices, None, &model, &place, true);
-                let opened = opened.map(|opened| usable.push((without_unknown_dims(&mut model, &opened.0), opened)));
+                let opened = opened.map(|(session, ..)| usable.push(without_unknown_dims(&mut model, &session)));
                 passed(&model, opened)?;
             }
-            models = self.opened(usable)?;
+            // A model that cannot be opened may have any dimension.
+            if usable.len() == all {
+                self.verify_dims(&usable)?;
+            }
+            models = usable;
         }
         let mut all = Vec::with_capacity(models.len());
-        for (model, opened) in models {
-            let measured = self.measure(preset, &model, opened, &run, output);
+        for model in models {
+            let measured = self.measure(preset, &model, &run, output);
             passed(&model, measured.map(|measured| all.push(measured)))?;
         }
         Ok(all)
     }
 
-    /// Keeps the sessions of models that need not be opened again: because they come from a cache, or because they were
-    /// opened with sizes of other models.
+    /// Checks that each size is of a dimension of some model. `models` have the sizes of their own dimensions only.
     ///
     /// # Errors
     /// If a size is given for a dimension that no model has.
-    fn opened(&self, models: Vec<(ModelArgs, Unfilled)>) -> Result<Vec<Model>, CliError> {
-        let is_known = |name: &String| models.iter().any(|(model, _)| model.dim.iter().any(|(known, _)| known == name));
-        if let Some((name, _)) = self.model.dim.iter().find(|(name, _)| !models.is_empty() && !is_known(name)) {
+    fn verify_dims(&self, models: &[ModelArgs]) -> Result<(), CliError> {
+        let is_known = |name: &String| models.iter().any(|model| model.dim.iter().any(|(known, _)| known == name));
+        let unknown = self.model.dim.iter().find(|(name, _)| !is_known(name));
+        unknown.map_or(Ok(()), |(name, _)| {
             let text = format!("--dim {name}: no model has this dimension; `anabranch inspect MODEL` lists them");
-            return Err(CliError::input(text));
-        }
-        let is_final = |model: &ModelArgs| model.cache.is_none() && model.dim.len() == self.model.dim.len();
-        let kept = |(model, opened): (ModelArgs, Unfilled)| {
-            let opened = Some(opened).filter(|_| is_final(&model));
-            (model, opened)
-        };
-        Ok(models.into_iter().map(kept).collect())
+            Err(CliError::input(text))
+        })
     }
 
     /// Opens a model with its inputs. Inputs that are not given are random, and sizes that are not given are 1.
-    fn open(&self, model: &ModelArgs, opened: Option<Unfilled>) -> Result<Opened, CliError> {
+    fn open(&self, model: &ModelArgs) -> Result<Opened, CliError> {
         let place = PlaceArgs::any(&self.constraints).divided(&self.split);
         // A cache that only the environment names is left alone: its plans were made with earlier costs.
         if model.cache.is_some() {
             let random = model.random.or(model.input.is_empty().then_some(0));
             return open::open(&self.devices, None, &ModelArgs { random, ..model.clone() }, &place, true);
         }
-        let (session, store, sets) = match opened {
-            Some((mut session, store, sets)) => {
-                // The models that were measured meanwhile have added to the store.
-                session.replace_costs(open_store(self.constraints.costs.as_ref())?.1);
-                (session, store, sets)
-            }
-            None => open_session(&self.devices, None, model, &place, true)?,
-        };
+        let (session, store, sets) = open_session(&self.devices, None, model, &place, true)?;
         let given = read_inputs(model, sets.first().map(PathBuf::as_path), &session)?;
         let (inputs, assumed) = match model.random.or(model.input.is_empty().then_some(0)) {
             Some(seed) => session.fill_assumed(given, seed)?,
@@ -253,11 +237,10 @@ impl MeasureArgs {
         &self,
         preset: &Preset,
         model: &ModelArgs,
-        opened: Option<Unfilled>,
         run: &RunOptions,
         output: Output,
     ) -> Result<Measured, CliError> {
-        let opened = self.open(model, opened)?;
+        let opened = self.open(model)?;
         open::print_all_notes(&opened.session, output);
         let has_gpu = !opened.session.inventory().gpus.is_empty();
         let places = if self.place.is_empty() { usual(preset.places, has_gpu) } else { self.place.clone() };
