@@ -24,6 +24,7 @@ use std::sync::{Arc, Mutex};
 /// at a time.
 ///
 /// Functions and operands may borrow for `'f`.
+///
 /// ```
 /// # mod anabranch { pub use anabranch_flow as flow; }
 /// use anabranch::flow::{Flow, FlowOptions};
