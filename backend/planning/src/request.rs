@@ -9,7 +9,9 @@ use anabranch_base::suggest::did_you_mean;
 use anabranch_device::GPU_HINT;
 use anabranch_ir::program::Program;
 use anabranch_placement_core::graph::TaskId;
-use anabranch_placement_core::place::{Fixed, PlaceError, Placement, Placer, Reason, strategy_by_name, strategy_names};
+use anabranch_placement_core::place::{
+    Fixed, PlaceError, Placement, Placer, Reason, form_of_name, strategy_by_name, strategy_names,
+};
 use anabranch_placement_core::platform::{DeviceId, DeviceKind};
 use anabranch_placement_core::problem::Problem;
 use anabranch_plan::blocks::BlockMembers;
@@ -147,6 +149,9 @@ fn single_device(program: &Program, machine: &Machine, name: &str) -> Result<Box
 }
 
 fn unknown(machine: &Machine, name: &str) -> PlanningError {
+    if let Some(form) = form_of_name(name) {
+        return PlanningError::new(ErrorKind::Strategy, format!("there is no strategy `{name}`: {form}"));
+    }
     let devices: Vec<_> = machine.devices.iter().map(|device| device.name.as_str()).collect();
     let meant = did_you_mean(name, strategy_names().into_iter().chain(devices.iter().copied()));
     let (strategies, devices) = (strategy_names().join(", "), devices.join(", "));

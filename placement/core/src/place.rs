@@ -229,6 +229,19 @@ pub fn strategy_by_name(name: &str) -> Option<Box<dyn Placer>> {
     }
 }
 
+/// Returns the form of names that begin as this one does, for an error about an unknown name: names of `exact` with a
+/// time limit, and of [list schedulers that are put together](variants).
+pub fn form_of_name(name: &str) -> Option<&'static str> {
+    match name.split_once(':')?.0 {
+        EXACT => Some("`exact:SECONDS` takes whole seconds from 1 to 4294967295"),
+        "list" => Some(
+            "`list:` takes at most one each of upward, cpop and topological; of eft, est and quickest; of insertion and \
+             append; then path and sufferage",
+        ),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -40,23 +40,30 @@ impl Compared {
 /// Returns the fastest configuration, or all whose intervals do not decide which is.
 pub fn fastest(comparison: &Comparison, names: &Names) -> Option<String> {
     let equal = comparison.fastest().map_or_else(|| comparison.equally_fast(), |fastest| vec![fastest]);
+    let why = undecided(&equal);
     let equal: Vec<_> = equal.iter().map(|outcome| names.name(&outcome.configuration)).collect();
     Some(match &equal[..] {
         [] => return None,
         [one] if comparison.load.is_busy() => format!("{one}, but {BUSY}, so this is not certain"),
         [one] => one.clone(),
-        several => format!("not certain, as {OVERLAP}: {}", several.join(", ")),
+        several => format!("not certain, as {why}: {}", several.join(", ")),
     })
 }
 
 const BUSY: &str = "the machine was busy";
 const OVERLAP: &str = "intervals overlap";
+const FEW: &str = "fewer than five runs say too little (--repeat 5)";
+
+/// Returns the reason why times do not show which outcome is faster.
+fn undecided(outcomes: &[&Outcome]) -> &'static str {
+    if outcomes.iter().all(|outcome| outcome.measured_ms.is_telling()) { OVERLAP } else { FEW }
+}
 
 /// Returns the reason why it is not certain which of two outcomes is faster, if there is one.
 pub fn doubt(comparison: &Comparison, one: &Outcome, other: &Outcome) -> Option<&'static str> {
-    let (one, other) = (&one.measured_ms, &other.measured_ms);
-    match one.is_above(other) || other.is_above(one) {
-        false => Some(OVERLAP),
+    let (first, second) = (&one.measured_ms, &other.measured_ms);
+    match first.is_above(second) || second.is_above(first) {
+        false => Some(undecided(&[one, other])),
         true => comparison.load.is_busy().then_some(BUSY),
     }
 }

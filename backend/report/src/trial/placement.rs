@@ -4,7 +4,9 @@ use anabranch::did_you_mean;
 use anabranch_placement::check::{Violation, check_placement, check_schedule};
 use anabranch_placement::order::{Fifo, Frugal, InOrder, Msr, Order, Pct, Planned};
 pub use anabranch_placement::place::AUTO;
-use anabranch_placement::place::{Auto, Exact, Placement, Placer, Reason, strategy_by_name, strategy_names};
+use anabranch_placement::place::{
+    Auto, Exact, Placement, Placer, Reason, form_of_name, strategy_by_name, strategy_names,
+};
 use anabranch_placement::platform::DeviceId;
 use anabranch_placement::problem::Problem;
 use anabranch_placement::schedule::Schedule;
@@ -66,6 +68,9 @@ pub fn strategy(name: &str, auto: Auto) -> Result<Box<dyn Placer>, TrialError> {
         return Ok(Box::new(Exact { auto, ..exact }));
     }
     strategy_by_name(name).ok_or_else(|| {
+        if let Some(form) = form_of_name(name) {
+            return TrialError::Input(format!("there is no strategy `{name}`: {form}"));
+        }
         let meant = did_you_mean(name, strategy_names());
         TrialError::Input(format!(
             "there is no strategy `{name}`{meant}; the strategies are {}",

@@ -43,7 +43,12 @@ impl Median {
 
     /// Whether the whole interval lies above the other's, and both are confident enough to tell the medians apart.
     pub fn is_above(&self, other: &Self) -> bool {
-        self.low > other.high && self.confidence.min(other.confidence) >= TELLING
+        self.low > other.high && self.is_telling() && other.is_telling()
+    }
+
+    /// Whether there are enough samples to tell it from others: at least five.
+    pub fn is_telling(&self) -> bool {
+        self.confidence >= TELLING
     }
 }
 
