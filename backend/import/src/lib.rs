@@ -185,7 +185,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().expect("a temporary file");
         file.as_file().set_len(3 << 30).expect("a sparse file");
         let error = load(file.path()).expect_err("3 GiB").to_string();
-        assert!(error.contains("takes 3221225472 bytes, above the limit of 2147483648 bytes; raise"), "{error}");
+        assert!(error.contains("takes 3221225472 B, above the limit of 2147483648 B; raise"), "{error}");
         assert!(error.starts_with(&file.path().display().to_string()));
     }
 

@@ -432,7 +432,7 @@ mod tests {
         let tensor = TensorProto::f32s("t", &[3], &[0.0; 3]);
         assert!(reader.read(&tensor).is_ok());
         let error = reader.read(&tensor).expect_err("24 bytes").to_string();
-        assert!(error.contains("its 12 bytes bring the tensors above the limit of 20"), "{error}");
+        assert!(error.contains("its 12 B bring the tensors above the limit of 20"), "{error}");
     }
 
     #[test]

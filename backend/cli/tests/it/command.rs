@@ -100,8 +100,9 @@ fn plural_of_one(text: &str) -> Option<String> {
     // Columns of tables stand apart: a number there counts nothing.
     let pairs = text.lines().flat_map(|line| line.split("  ")).flat_map(|part| {
         let words: Vec<&str> = part.split(' ').collect();
-        // `1 of 1 outputs` is right.
-        let pairs = (1..words.len()).filter(|at| *at < 2 || words[at - 2] != "of");
+        // `1 of 1 outputs` is right, and the value of an option counts nothing.
+        let counts = |at: &usize| *at < 2 || !(words[at - 2] == "of" || words[at - 2].starts_with('-'));
+        let pairs = (1..words.len()).filter(counts);
         pairs.map(|at| (words[at - 1].to_owned(), words[at].to_owned())).collect::<Vec<_>>()
     });
     let counted = |(number, noun): (String, String)| {
