@@ -51,7 +51,7 @@ pub enum BlockSource {
         /// Path of the file.
         path: PathBuf,
         /// Content of the file.
-        plan: PlanFile,
+        plan: Box<PlanFile>,
     },
     /// Blocks that are given.
     Given {
@@ -125,7 +125,7 @@ impl PlacementRequest {
         let assignment = plan.assignment(program, &devices);
         let assignment = assignment.map_err(|error| PlanningError::plan_file(path, error))?;
         let order = plan.order(program, &devices, &assignment);
-        let blocks = BlockSource::File { path: path.to_owned(), plan };
+        let blocks = BlockSource::File { path: path.to_owned(), plan: Box::new(plan) };
         let placer = Box::new(FixedNodes { name: "fixed", device_of: assignment, reasons: None });
         Ok(Self { placer, rule, order, blocks })
     }

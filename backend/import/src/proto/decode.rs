@@ -140,7 +140,7 @@ impl Decoder<'_> {
     /// Counts memory that is about to be allocated.
     fn charge(&mut self, bytes: usize) -> Result<()> {
         let most = self.limits.structure_bytes;
-        count(&mut self.structure, bytes as u64, most, "bytes of decoded structure", "structure_bytes")
+        count(&mut self.structure, bytes as u64, most, "B of decoded structure", "structure_bytes")
     }
 
     /// Adds to the error the place where it was found, within a `message`.
