@@ -105,9 +105,9 @@ pub trait Placer: Sync {
 pub struct Placement {
     /// Name of the strategy.
     pub strategy: &'static str,
-    /// Device of each task, indexed by [`TaskId`](crate::graph::TaskId).
+    /// Device of each task, indexed by [`TaskId`].
     pub device_of: Vec<DeviceId>,
-    /// Reason for each task's device, indexed by [`TaskId`](crate::graph::TaskId).
+    /// Reason for each task's device, indexed by [`TaskId`].
     pub reasons: Vec<Reason>,
     /// Schedule that the strategy planned while it placed, if any. Its [`Schedule::order`] is an order to run in.
     pub planned: Option<Schedule>,
