@@ -94,14 +94,15 @@ fn plural_of_one(text: &str) -> Option<String> {
         let letters = word.len() > 3 && word.chars().all(|letter| letter.is_ascii_lowercase());
         let is_noun =
             !["ss", "us", "is"].iter().any(|end| word.ends_with(end)) && !["gives", "has", "makes"].contains(&word);
-        // Keys of the cost store stay as they are: measurements are found by them. A limit of 1 B is given by tests alone.
-        letters && word.ends_with('s') && is_noun && !["bytes", "cores", "packages", "threads"].contains(&word)
+        // Keys of the cost store stay as they are: measurements are found by them.
+        letters && word.ends_with('s') && is_noun && !["cores", "packages", "threads"].contains(&word)
     };
     // Columns of tables stand apart: a number there counts nothing.
     let pairs = text.lines().flat_map(|line| line.split("  ")).flat_map(|part| {
         let words: Vec<&str> = part.split(' ').collect();
-        // `1 of 1 outputs` is right, and the value of an option counts nothing.
-        let counts = |at: &usize| *at < 2 || !(words[at - 2] == "of" || words[at - 2].starts_with('-'));
+        // `1 of 1 outputs` is right, limits of one are given by tests alone, and the value of an option counts nothing.
+        let counts =
+            |at: &usize| *at < 2 || !(["of", "than"].contains(&words[at - 2]) || words[at - 2].starts_with('-'));
         let pairs = (1..words.len()).filter(counts);
         pairs.map(|at| (words[at - 1].to_owned(), words[at].to_owned())).collect::<Vec<_>>()
     });
