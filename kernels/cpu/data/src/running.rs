@@ -125,11 +125,7 @@ impl RunningKernel {
         target: &mut [u8],
         numbers: &Numbers<T, J>,
     ) {
-        let mut values = [T::default(); CHUNK];
-        let bytes = CHUNK / self.count * self.count * self.dtype.size();
-        for (source, target) in source.chunks(bytes).zip(target.chunks_mut(bytes)) {
-            let values = &mut values[..source.len() / self.dtype.size()];
-            (numbers.load)(self.dtype, source, values);
+        self.chunks(source, target, self.count, numbers, |values| {
             for line in values.chunks_exact_mut(self.count) {
                 let mut sum = numbers.neutral;
                 let join = |value: &mut T| self.join(&mut sum, value, numbers);
@@ -138,27 +134,19 @@ impl RunningKernel {
                     false => line.iter_mut().for_each(join),
                 }
             }
-            (numbers.store)(values, self.dtype, target);
-        }
+        });
     }
 
     /// Computes one line whose elements are consecutive.
     fn line<T: Copy + Default, J: Fn(T, T) -> T>(&self, source: &[u8], target: &mut [u8], numbers: &Numbers<T, J>) {
-        let (mut values, mut sum) = ([T::default(); CHUNK], numbers.neutral);
-        let bytes = CHUNK * self.dtype.size();
-        let chunks = source.len().div_ceil(bytes);
-        for chunk in 0..chunks {
-            let start = bytes * if self.op.reverse { chunks - 1 - chunk } else { chunk };
-            let range = start..source.len().min(start + bytes);
-            let values = &mut values[..range.len() / self.dtype.size()];
-            (numbers.load)(self.dtype, &source[range.clone()], values);
+        let mut sum = numbers.neutral;
+        self.chunks(source, target, 1, numbers, |values| {
             let join = |value: &mut T| self.join(&mut sum, value, numbers);
             match self.op.reverse {
                 true => values.iter_mut().rev().for_each(join),
                 false => values.iter_mut().for_each(join),
             }
-            (numbers.store)(values, self.dtype, &mut target[range]);
-        }
+        });
     }
 
     /// Computes all lines of a stack side by side, where several of its rows are converted together.
@@ -168,15 +156,33 @@ impl RunningKernel {
         target: &mut [u8],
         numbers: &Numbers<T, J>,
     ) {
-        let (mut values, mut sums) = ([T::default(); CHUNK], [numbers.neutral; CHUNK]);
-        let bytes = CHUNK / self.inner * self.inner * self.dtype.size();
+        let mut sums = [numbers.neutral; CHUNK];
+        let sums = &mut sums[..self.inner];
+        self.chunks(source, target, self.inner, numbers, |values| {
+            vectorised(Rows { kernel: self, numbers, sums: &mut *sums, values });
+        });
+    }
+
+    /// Converts as many whole rows of `row` consecutive elements at a time as fit into a chunk, and joins them with
+    /// `join`; the last rows come first if results are joined from the end.
+    #[inline(always)]
+    fn chunks<T: Copy + Default, J: Fn(T, T) -> T>(
+        &self,
+        source: &[u8],
+        target: &mut [u8],
+        row: usize,
+        numbers: &Numbers<T, J>,
+        mut join: impl FnMut(&mut [T]),
+    ) {
+        let mut values = [T::default(); CHUNK];
+        let bytes = CHUNK / row * row * self.dtype.size();
         let chunks = source.len().div_ceil(bytes);
         for chunk in 0..chunks {
             let start = bytes * if self.op.reverse { chunks - 1 - chunk } else { chunk };
             let range = start..source.len().min(start + bytes);
             let values = &mut values[..range.len() / self.dtype.size()];
             (numbers.load)(self.dtype, &source[range.clone()], values);
-            vectorised(Rows { kernel: self, numbers, sums: &mut sums[..self.inner], values });
+            join(values);
             (numbers.store)(values, self.dtype, &mut target[range]);
         }
     }
