@@ -42,6 +42,14 @@ fn paje() -> String {
 }
 
 #[test]
+fn no_arrow_leads_to_a_slice_that_ends_before_its_source_begins() {
+    let mut trace = trace();
+    let (relu, conv) = (SliceId(0), SliceId(1));
+    trace.flow("back", relu, conv);
+    assert_eq!(trace.flows.len(), 2);
+}
+
+#[test]
 fn chrome_events_are_named_sorted_and_within_slices() {
     let events = chrome();
     let of = |phase: &str| events.iter().filter(|e| e["ph"] == phase).collect::<Vec<_>>();
