@@ -6,7 +6,12 @@ use super::simd::Simd;
 use crate::vector::store_first;
 use std::arch::x86_64::*;
 
-pub(super) static KERNEL: MicroKernel = MicroKernel { name: "AVX2", rows: 6, columns: 16, lanes: 8, run };
+pub(super) static KERNEL: MicroKernel =
+    MicroKernel { name: "AVX2", rows: 6, columns: 16, lanes: 8, chains: &CHAINS, run };
+
+/// Chains of sums for each number of rows. Few rows need several; otherwise every multiply-add would wait for the last
+/// one.
+const CHAINS: [usize; 6] = [4, 2, 2, 1, 1, 1];
 
 struct Avx2;
 
@@ -116,16 +121,15 @@ unsafe fn run(blocks: &Blocks) {
 /// # Safety
 /// The promises of [`run`].
 unsafe fn by_rows<const VECTORS: usize, const WHOLE: bool>(blocks: &Blocks) {
-    // Few rows need several chains of sums each; otherwise every multiply-add would wait for the last one.
     // SAFETY: the caller's promise.
     unsafe {
         match blocks.rows {
-            1 => on_avx2::<1, VECTORS, 4, WHOLE>(blocks),
-            2 => on_avx2::<2, VECTORS, 2, WHOLE>(blocks),
-            3 => on_avx2::<3, VECTORS, 2, WHOLE>(blocks),
-            4 => on_avx2::<4, VECTORS, 1, WHOLE>(blocks),
-            5 => on_avx2::<5, VECTORS, 1, WHOLE>(blocks),
-            _ => on_avx2::<6, VECTORS, 1, WHOLE>(blocks),
+            1 => on_avx2::<1, VECTORS, { CHAINS[0] }, WHOLE>(blocks),
+            2 => on_avx2::<2, VECTORS, { CHAINS[1] }, WHOLE>(blocks),
+            3 => on_avx2::<3, VECTORS, { CHAINS[2] }, WHOLE>(blocks),
+            4 => on_avx2::<4, VECTORS, { CHAINS[3] }, WHOLE>(blocks),
+            5 => on_avx2::<5, VECTORS, { CHAINS[4] }, WHOLE>(blocks),
+            _ => on_avx2::<6, VECTORS, { CHAINS[5] }, WHOLE>(blocks),
         }
     }
 }

@@ -6,7 +6,12 @@ use super::micro::MicroKernel;
 use super::simd::Simd;
 use std::arch::x86_64::*;
 
-pub(super) static KERNEL: MicroKernel = MicroKernel { name: "AVX-512", rows: 8, columns: 48, lanes: 16, run };
+pub(super) static KERNEL: MicroKernel =
+    MicroKernel { name: "AVX-512", rows: 8, columns: 48, lanes: 16, chains: &CHAINS, run };
+
+/// Chains of sums for each number of rows. Few rows need several; otherwise every multiply-add would wait for the last
+/// one.
+const CHAINS: [usize; 8] = [4, 4, 2, 2, 1, 1, 1, 1];
 
 pub(super) struct Avx512;
 
@@ -109,18 +114,17 @@ unsafe fn run(blocks: &Blocks) {
 /// # Safety
 /// The promises of [`run`].
 unsafe fn by_rows<const VECTORS: usize, const WHOLE: bool>(blocks: &Blocks) {
-    // Few rows need several chains of sums each; otherwise every multiply-add would wait for the last one.
     // SAFETY: the caller's promise.
     unsafe {
         match blocks.rows {
-            1 => on_avx512::<1, VECTORS, 4, WHOLE>(blocks),
-            2 => on_avx512::<2, VECTORS, 4, WHOLE>(blocks),
-            3 => on_avx512::<3, VECTORS, 2, WHOLE>(blocks),
-            4 => on_avx512::<4, VECTORS, 2, WHOLE>(blocks),
-            5 => on_avx512::<5, VECTORS, 1, WHOLE>(blocks),
-            6 => on_avx512::<6, VECTORS, 1, WHOLE>(blocks),
-            7 => on_avx512::<7, VECTORS, 1, WHOLE>(blocks),
-            _ => on_avx512::<8, VECTORS, 1, WHOLE>(blocks),
+            1 => on_avx512::<1, VECTORS, { CHAINS[0] }, WHOLE>(blocks),
+            2 => on_avx512::<2, VECTORS, { CHAINS[1] }, WHOLE>(blocks),
+            3 => on_avx512::<3, VECTORS, { CHAINS[2] }, WHOLE>(blocks),
+            4 => on_avx512::<4, VECTORS, { CHAINS[3] }, WHOLE>(blocks),
+            5 => on_avx512::<5, VECTORS, { CHAINS[4] }, WHOLE>(blocks),
+            6 => on_avx512::<6, VECTORS, { CHAINS[5] }, WHOLE>(blocks),
+            7 => on_avx512::<7, VECTORS, { CHAINS[6] }, WHOLE>(blocks),
+            _ => on_avx512::<8, VECTORS, { CHAINS[7] }, WHOLE>(blocks),
         }
     }
 }

@@ -6,9 +6,9 @@ use super::micro::MicroKernel;
 
 /// Kernels with the sizes of AVX-512 and of AVX2, and with sizes that no processor has.
 pub(super) static KERNELS: [MicroKernel; 3] = [
-    MicroKernel { name: "AVX-512's sizes", rows: 8, columns: 48, lanes: 16, run },
-    MicroKernel { name: "AVX2's sizes", rows: 6, columns: 16, lanes: 8, run },
-    MicroKernel { name: "odd sizes", rows: 5, columns: 40, lanes: 8, run },
+    MicroKernel { name: "AVX-512's sizes", rows: 8, columns: 48, lanes: 16, chains: &[1; 8], run },
+    MicroKernel { name: "AVX2's sizes", rows: 6, columns: 16, lanes: 8, chains: &[1; 6], run },
+    MicroKernel { name: "odd sizes", rows: 5, columns: 40, lanes: 8, chains: &[1; 5], run },
 ];
 
 /// # Safety

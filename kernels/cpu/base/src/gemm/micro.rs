@@ -23,6 +23,8 @@ pub struct MicroKernel {
     pub columns: usize,
     /// Columns of one vector: the cost of a narrow block is a multiple of it.
     pub lanes: usize,
+    /// For each number of rows of a block, from 1, the number of chains in which its sums are interleaved.
+    pub(super) chains: &'static [usize],
     /// Computes blocks of rows.
     ///
     /// # Safety
@@ -70,11 +72,7 @@ impl MicroKernel {
     /// Returns the number of chains in which the sums of a product of so many rows are interleaved; `None` if its last
     /// block has another number.
     pub fn chains(&self, rows: usize) -> Option<usize> {
-        let of_block = |rows: usize| match (self.name, rows) {
-            ("AVX-512", 1 | 2) | ("AVX2", 1) => 4,
-            ("AVX-512", 3 | 4) | ("AVX2", 2 | 3) => 2,
-            _ => 1,
-        };
+        let of_block = |rows: usize| self.chains[rows - 1];
         let height = self.block_height(rows);
         let whole = of_block(height);
         (rows.is_multiple_of(height) || of_block(rows % height) == whole).then_some(whole)
@@ -88,7 +86,8 @@ mod tests {
 
     #[test]
     fn row_blocks_are_nearly_equal() {
-        let kernel = &MicroKernel { name: "", rows: 14, columns: 32, lanes: 16, run: portable::KERNEL.run };
+        let kernel =
+            &MicroKernel { name: "", rows: 14, columns: 32, lanes: 16, chains: &[1; 14], run: portable::KERNEL.run };
         for (rows, height) in [(0, 1), (1, 1), (14, 14), (15, 8), (64, 13), (512, 14)] {
             assert_eq!(kernel.block_height(rows), height, "{rows} rows");
         }

@@ -5,7 +5,8 @@ use super::micro::MicroKernel;
 use super::simd::Simd;
 use std::array::from_fn;
 
-pub(super) static KERNEL: MicroKernel = MicroKernel { name: "portable", rows: 6, columns: LANES, lanes: LANES, run };
+pub(super) static KERNEL: MicroKernel =
+    MicroKernel { name: "portable", rows: 6, columns: LANES, lanes: LANES, chains: &[1; 6], run };
 
 const LANES: usize = 8;
 
