@@ -165,7 +165,7 @@ impl MeasureArgs {
             Err(error) if self.more.is_empty() || error.is_interruption() => Err(error),
             Err(error) => {
                 let (name, error) = (open::model_name(model), error.to_string());
-                match error.contains(&name) {
+                match error.starts_with(&name) {
                     true => say(format_args!("anabranch: {error}")),
                     false => say(format_args!("anabranch: {name}: {error}")),
                 }

@@ -90,8 +90,8 @@ impl Trace {
     ///
     /// The arrow leaves at the end of the first slice, or at the end of the second if that is sooner. It arrives at the
     /// start of the second, or at the end of the first if that is later. The latter happens for streams, whose reader
-    /// begins before all data have arrived. No arrow is added if the second slice ends before the first begins: clocks of
-    /// devices differ by a little.
+    /// begins before all data have arrived. If the second slice ends before the first begins, no arrow is added: clocks
+    /// of devices differ by a little.
     pub fn flow(&mut self, name: &str, from: SliceId, to: SliceId) {
         let (from, to) = (&self.slices[from.0], &self.slices[to.0]);
         // An arrow's end belongs to the slice around it. One nanosecond before a slice's end is surely within the
