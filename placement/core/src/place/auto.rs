@@ -19,6 +19,7 @@ mod assigned;
 mod current;
 mod estimate;
 mod evaluate;
+mod inputs;
 mod moves;
 mod portfolio;
 mod rebuild;
@@ -35,7 +36,7 @@ use crate::rules::Rules;
 use crate::schedule::Schedule;
 use crate::simulate::{SimulateError, simulate};
 use anabranch_base::interruption;
-use portfolio::portfolio;
+use portfolio::{Entry, portfolio};
 use search::Search;
 use sequence::{Sequence, SequenceSearch};
 use std::ops::RangeInclusive;
@@ -115,34 +116,23 @@ impl Auto {
         let first = entries.first().expect("a portfolio is never empty");
         let bound = lower_bound(problem);
         let mut search = Search::new(problem, &first.placement.device_of, Random::new(self.seed));
-        let evaluations = self.budget(problem);
         let movable = problem.graph().unit_ids().any(|unit| problem.only_feasible(unit).is_none());
-        while movable && search.evaluations() < evaluations && search.best_makespan() > bound.value && !over() {
+        let evaluations = if movable { self.budget(problem) } else { 0 };
+        while search.evaluations() < evaluations && search.best_makespan() > bound.value && !over() {
             if interruption::is_due() {
                 return Err(PlaceError::Interrupted);
             }
             search.step();
             progress(search.evaluations(), search.best_makespan());
         }
-        let schedule = simulated(problem, search.best(), &Pct)?;
+        let mut schedule = simulated(problem, search.best(), &Pct)?;
         let explained = |device_of: &[DeviceId], makespan| {
             explain(self.name(), &first.placement, device_of, [first.makespan, makespan])
         };
         let mut different = vec![(schedule.makespan, explained(search.best(), schedule.makespan))];
-        let planned = entries.iter().filter_map(|entry| Some((&entry.placement, entry.placement.planned.as_ref()?)));
-        let planned = planned.min_by(|one, other| one.1.makespan.total_cmp(&other.1.makespan));
-        let by_default = *problem.rules() == Rules::default();
-        let start = match planned {
-            // Plans count neither contention nor costs of sends.
-            Some((placement, planned)) if by_default && planned.makespan < schedule.makespan => {
-                Sequence { order: planned.order.clone(), device_of: placement.device_of.clone() }
-            }
-            _ => Sequence { order: schedule.order.clone(), device_of: search.best().to_vec() },
-        };
-        let mut schedule = schedule;
-        let steps = evaluations.saturating_mul(STEPS);
-        if movable && evaluations > 0 && schedule.makespan > bound.value {
-            let found = self.in_sequence(problem, start, bound.value, steps, over)?;
+        if evaluations > 0 && schedule.makespan > bound.value {
+            let start = Sequence::of(shortest(problem, &schedule, &entries));
+            let found = self.in_sequence(problem, start, bound.value, evaluations.saturating_mul(STEPS), over)?;
             let strict = simulated(problem, &found.device_of, &InOrder::new(&found.order))?;
             if strict.makespan < schedule.makespan * (1.0 - PRECISION) {
                 let placement = explained(&found.device_of, strict.makespan);
@@ -160,9 +150,7 @@ impl Auto {
         }
         Ok(Improved { schedule, bound, portfolio, different, evaluations: search.evaluations() })
     }
-}
 
-impl Auto {
     /// Searches over sequences from `start` on for a number of steps, or until the bound is reached.
     fn in_sequence(
         &self,
@@ -197,6 +185,14 @@ impl Auto {
         }
         Ok(search.best().clone())
     }
+}
+
+/// Returns the shortest of `schedule` and the plans of the strategies. Plans count neither contention nor costs of
+/// sends, so they are left out under such rules.
+fn shortest<'a>(problem: &Problem<'_>, schedule: &'a Schedule, entries: &'a [Entry]) -> &'a Schedule {
+    let plans = entries.iter().filter_map(|entry| entry.placement.planned.as_ref());
+    let plans = plans.filter(|plan| *problem.rules() == Rules::default() && plan.makespan < schedule.makespan);
+    plans.min_by(|one, other| one.makespan.total_cmp(&other.makespan)).unwrap_or(schedule)
 }
 
 /// Simulates a placement that keeps all constraints.

@@ -7,18 +7,20 @@
 //!
 //! A step moves one task to another position of the sequence, its unit to another device, or both. Or it moves a
 //! connected block of tasks from their device to another, or exchanges the devices of two units. Some moves start from
-//! the critical path. Simulated annealing decides (Kirkpatrick, Gelatt
-//! and Vecchi 1983): the temperature falls geometrically from [`WARM`] to [`COLD`] times the makespan.
+//! the critical path. Simulated annealing decides (Kirkpatrick, Gelatt and Vecchi 1983): the temperature falls
+//! geometrically from [`WARM`] to [`COLD`] times the makespan.
 //!
 //! Transfers take their time and do not contend, and sends cost nothing. Under other rules the result is a suggestion,
 //! and the caller simulates it.
 
 use super::assigned::Assigned;
+use super::inputs::Inputs;
 use crate::bound::Paths;
 use crate::graph::{TaskId, UnitId};
 use crate::platform::DeviceId;
 use crate::problem::Problem;
 use crate::random::Random;
+use crate::schedule::Schedule;
 
 /// First temperatures of the rounds, in turn, and their last one, as shares of the makespan.
 const WARM: [f64; 2] = [0.02, 0.2];
@@ -30,14 +32,20 @@ const EXCHANGES: f64 = 0.1;
 /// Share of moves of blocks, and most further tasks that a block tries to take.
 const BLOCKS: f64 = 0.4;
 const LONGEST: u64 = 6;
-/// Most times of transfers in the table: sizes of data, times pairs of devices.
-const MOST_TRANSFERS: usize = 1 << 22;
 
 /// Order and device of every task.
 #[derive(Debug, Clone, PartialEq)]
-pub(in crate::place) struct Sequence {
-    pub(in crate::place) order: Vec<TaskId>,
-    pub(in crate::place) device_of: Vec<DeviceId>,
+pub(super) struct Sequence {
+    pub(super) order: Vec<TaskId>,
+    pub(super) device_of: Vec<DeviceId>,
+}
+
+impl Sequence {
+    /// Returns the sequence of a schedule.
+    pub(super) fn of(schedule: &Schedule) -> Self {
+        let device_of = schedule.tasks.iter().map(|span| span.device).collect();
+        Sequence { order: schedule.order.clone(), device_of }
+    }
 }
 
 /// Search that proceeds from one sequence to the next.
@@ -289,50 +297,5 @@ impl<'p> SequenceSearch<'p> {
         for place in from..end {
             self.position[self.order[place].index()] = place;
         }
-    }
-}
-
-/// Inputs of each task, and times of transfers.
-struct Inputs {
-    /// First input of each task in `rows`.
-    first: Vec<usize>,
-    /// Producer and number of the size of each input.
-    rows: Vec<(TaskId, u32)>,
-    /// Times by size, sender and receiver.
-    transfers: Vec<f64>,
-    devices: usize,
-}
-
-impl Inputs {
-    fn of(problem: &Problem<'_>) -> Option<Self> {
-        let (graph, platform) = (problem.graph(), problem.platform());
-        let devices = platform.device_count();
-        let mut sizes: Vec<u64> = graph.datum_ids().map(|datum| graph.bytes(datum)).collect();
-        sizes.sort_unstable();
-        sizes.dedup();
-        if sizes.len().saturating_mul(devices * devices) > MOST_TRANSFERS {
-            return None;
-        }
-        let mut transfers = Vec::with_capacity(sizes.len() * devices * devices);
-        for &bytes in &sizes {
-            for from in platform.device_ids() {
-                transfers.extend(platform.device_ids().map(|to| problem.transfer_time(bytes, from, to)));
-            }
-        }
-        let (mut first, mut rows) = (vec![0], Vec::with_capacity(graph.edge_count()));
-        for task in graph.task_ids() {
-            let size = |bytes: u64| sizes.partition_point(|&other| other < bytes) as u32;
-            rows.extend(graph.inputs(task).iter().map(|&datum| (graph.producer(datum), size(graph.bytes(datum)))));
-            first.push(rows.len());
-        }
-        Some(Inputs { first, rows, transfers, devices })
-    }
-
-    fn of_task(&self, task: TaskId) -> &[(TaskId, u32)] {
-        &self.rows[self.first[task.index()]..self.first[task.index() + 1]]
-    }
-
-    fn transfer(&self, size: u32, from: DeviceId, to: DeviceId) -> f64 {
-        self.transfers[(size as usize * self.devices + from.index()) * self.devices + to.index()]
     }
 }
