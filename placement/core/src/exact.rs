@@ -147,7 +147,7 @@ pub(crate) fn optimum_from(
 }
 
 /// Refuses problems beyond the limits of the module.
-pub(crate) fn verify_size(problem: &Problem<'_>) -> Result<(), ExactError> {
+fn verify_size(problem: &Problem<'_>) -> Result<(), ExactError> {
     let (graph, devices) = (problem.graph(), problem.platform().device_count());
     let sizes = [
         ("tasks", graph.task_count(), MAX_TASKS),

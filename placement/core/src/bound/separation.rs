@@ -219,14 +219,11 @@ impl<'p> Trial<'p> {
         for &root in &roots {
             let group = &mut self.groups[root];
             let only = group.only();
-            for device in platform
-                .device_ids()
-                .map(DeviceId::index)
-                .filter(|&device| group.on[device][0].is_finite())
-                .collect::<Vec<_>>()
-            {
+            for (device, &(bytes, work)) in settled.iter().enumerate() {
+                if !group.admits(device) {
+                    continue;
+                }
                 let [time, start, tail] = group.on[device];
-                let (bytes, work) = settled[device];
                 let (bytes, work) = match only {
                     Some(_) => (bytes, work),
                     None => (bytes + u128::from(group.demand), work + time),

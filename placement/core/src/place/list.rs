@@ -106,17 +106,18 @@ impl<'p> PartialSchedule<'p> {
         let graph = self.problem.graph();
         let mut end = span.end;
         for &member in graph.members(graph.unit(task)).iter().filter(|&&member| member != task) {
-            for &datum in graph.inputs(member) {
+            for &datum in graph.inputs(member).iter().filter(|&&datum| self.is_placed(graph.producer(datum))) {
                 let produced = self.spans[graph.producer(datum).index()];
-                if self.placed[graph.producer(datum).index()] {
-                    end = end.max(
-                        produced.end + self.problem.transfer_time(graph.bytes(datum), produced.device, span.device),
-                    );
-                }
+                let transfer = self.problem.transfer_time(graph.bytes(datum), produced.device, span.device);
+                end = end.max(produced.end + transfer);
             }
             end += self.problem.time(member, span.device);
         }
         end
+    }
+
+    pub(crate) fn is_placed(&self, task: TaskId) -> bool {
+        self.placed[task.index()]
     }
 
     /// Returns the devices that `task` can go to now.

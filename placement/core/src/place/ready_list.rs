@@ -34,6 +34,7 @@ use crate::problem::Problem;
 use crate::rank::{static_levels, upward_ranks};
 use crate::schedule::Span;
 use crate::total::Total;
+use anabranch_base::quantile::{ascending, median_by_sum};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -75,12 +76,11 @@ pub(super) fn place(problem: &Problem<'_>, strategy: &'static str, pair: Pair) -
     }
 }
 
-/// Median time of a task over its feasible devices.
+/// Returns the median time of a task over its feasible devices.
 fn median_time(problem: &Problem<'_>, task: TaskId) -> f64 {
     let feasible = problem.feasible(problem.graph().unit(task));
-    let mut times: Vec<f64> = feasible.map(|device| problem.time(task, device)).collect();
-    times.sort_unstable_by(f64::total_cmp);
-    (times[(times.len() - 1) / 2] + times[times.len() / 2]) / 2.0
+    let times: Vec<f64> = feasible.map(|device| problem.time(task, device)).collect();
+    median_by_sum(&ascending(&times)).expect("each unit has a feasible device")
 }
 
 /// Differences between the schedulers of this family.
@@ -174,7 +174,6 @@ struct State<'p, F> {
     places: Vec<u32>,
     queues: Vec<Queue>,
     missing: Vec<usize>,
-    placed: Vec<bool>,
     arrival: Vec<f64>,
 }
 
@@ -196,7 +195,6 @@ impl<'p, F: Fn(TaskId, DeviceId) -> f64> State<'p, F> {
             places,
             queues: vec![Queue::default(); devices],
             missing: graph.task_ids().map(|task| graph.predecessors(task).len()).collect(),
-            placed: vec![false; graph.task_count()],
             arrival: vec![0.0; devices],
         };
         state.sort_sources()?;
@@ -236,7 +234,7 @@ impl<'p, F: Fn(TaskId, DeviceId) -> f64> State<'p, F> {
         let mut best: Option<Entry> = None;
         for (device, queue) in self.problem.platform().device_ids().zip(&mut self.queues) {
             let task = |place: u32| self.tasks[place as usize];
-            let counts = |place| !self.placed[task(place).index()] && self.schedule.allows(task(place), device);
+            let counts = |place| !self.schedule.is_placed(task(place)) && self.schedule.allows(task(place), device);
             if let Some(entry) = queue.first(counts, |place| (self.pairing.offset)(task(place), device))
                 && best.is_none_or(|best| entry > best)
             {
@@ -249,16 +247,15 @@ impl<'p, F: Fn(TaskId, DeviceId) -> f64> State<'p, F> {
     /// Returns the reason why no pair is left: some ready task has no device with enough free memory.
     fn refusal(&self) -> PlaceError {
         let graph = self.problem.graph();
-        let stuck = graph.task_ids().filter(|&task| !self.placed[task.index()] && self.missing[task.index()] == 0);
-        let errors = stuck.filter_map(|task| self.schedule.choice(task).err());
-        errors.into_iter().next().expect("a ready task without an entry has no device with enough memory")
+        let stuck = graph.task_ids().filter(|&task| !self.schedule.is_placed(task) && self.missing[task.index()] == 0);
+        let mut errors = stuck.filter_map(|task| self.schedule.choice(task).err());
+        errors.next().expect("a ready task without an entry has no device with enough memory")
     }
 
     fn place(&mut self, task: TaskId) -> Result<(), PlaceError> {
         let pairing = self.pairing;
         let key = |_: &PartialSchedule<'_>, span: Span| span.start + (pairing.offset)(task, span.device);
         let span = self.schedule.place_by(task, key, pairing.reason)?;
-        self.placed[task.index()] = true;
         let queue = &mut self.queues[span.device.index()];
         queue.free = queue.free.max(span.end);
         for &next in self.problem.graph().successors(task) {
