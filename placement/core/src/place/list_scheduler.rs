@@ -440,20 +440,18 @@ mod tests {
         }
     }
 
-    /// On one device the order of tasks is all that differs.
     #[test]
     fn append_leaves_gaps_and_sufferage_prefers_who_loses_more() {
-        // Task 2 fits into the gap of device 0 before task 1, which waits for its input.
-        let loaded = sample::timed(sample::graph(&[0.0; 3], &[(0, 1, 40)]), &[[1.0, 9.0], [9.0, 1.0], [1.0, 3.0]]);
+        // Task 2 fits into the gap of device 1 before task 1, which waits for its input.
+        let loaded = sample::timed(sample::graph(&[0.0; 3], &[(0, 1, 40)]), &[[1.0, 9.0], [9.0, 1.0], [8.0, 1.0]]);
         let problem = loaded.problem().unwrap();
         let plan = |name: &str| strategy_by_name(name).unwrap().place(&problem).unwrap().planned.unwrap();
-        assert_eq!(plan("list:upward:eft:insertion").makespan, 6.0);
+        assert_eq!(["insertion", "append"].map(|gaps| plan(&format!("list:{gaps}")).tasks[2].start), [0.0, 6.0]);
         let loaded = sample::timed(sample::graph(&[0.0; 2], &[]), &[[4.0, 5.0], [1.0, 9.0]]);
         let problem = loaded.problem().unwrap();
-        let plan = |name: &str| strategy_by_name(name).unwrap().place(&problem).unwrap();
+        let plan = |name: &str| strategy_by_name(name).unwrap().place(&problem).unwrap().planned.unwrap();
         // The second task loses 8 on its other device, the first task 1.
-        assert_eq!(plan("list:topological:eft").device_of, [0, 0].map(DeviceId));
-        assert_eq!(plan("list:topological:eft").planned.unwrap().makespan, 5.0);
-        assert_eq!(plan("list:topological:eft:sufferage").planned.unwrap().tasks[1].start, 0.0);
+        let starts = ["list:topological", "list:topological:sufferage"].map(|name| plan(name).tasks[1].start);
+        assert_eq!(starts, [4.0, 0.0]);
     }
 }
