@@ -26,19 +26,25 @@ impl BufferSizes {
     /// A task that reads memory filled by its own block, or that streams from such a task, starts only when all its
     /// elements have been written. The channels there hold the whole volume.
     pub fn new(graph: &CanonicalGraph, schedule: &StreamingSchedule) -> Self {
-        let cyclic = Waits::new(graph, schedule).cyclic();
-        BufferSizes::of_waits(graph, schedule, |task| cyclic[task.index()])
+        let waits = Waits::new(graph, schedule);
+        let cyclic = waits.cyclic();
+        BufferSizes::of_waits(graph, schedule, &waits, |task| cyclic[task.index()])
     }
 
-    /// Computes the sizes of equation 5 for the edges into the tasks that satisfy `waits`; all others are 1.
-    fn of_waits(graph: &CanonicalGraph, schedule: &StreamingSchedule, waits: impl Fn(NodeId) -> bool) -> Self {
-        let late = Waits::new(graph, schedule).late();
+    /// Computes the sizes of equation 5 for the edges into the tasks that satisfy `counts`; all others are 1.
+    fn of_waits(
+        graph: &CanonicalGraph,
+        schedule: &StreamingSchedule,
+        waits: &Waits<'_>,
+        counts: impl Fn(NodeId) -> bool,
+    ) -> Self {
+        let late = waits.late();
         let size = |edge: EdgeId| {
             let (from, to) = graph.edge(edge);
             if !schedule.streams(graph, edge) {
                 return 0;
             }
-            if !waits(to) {
+            if !counts(to) {
                 return 1;
             }
             if late[to.index()] {
@@ -99,7 +105,7 @@ impl BufferSizes {
         mut simulation: Simulation,
         limit: u64,
     ) -> Result<(Self, Simulation), SimulationError> {
-        let everywhere = BufferSizes::of_waits(graph, schedule, |_| true);
+        let everywhere = BufferSizes::of_waits(graph, schedule, &Waits::new(graph, schedule), |_| true);
         let mut wide = BufferSizes::given(graph, schedule, |edge| self.of(edge).max(everywhere.of(edge)));
         for _ in 0..WIDER {
             if simulation.makespan <= schedule.makespan() {
