@@ -133,7 +133,7 @@ fn read_problem(
     let Document { times, uncertainties, only_on, memory_rule, bytes_a_unit, time_unit, figures, task_ids, .. } =
         document;
     let costs = match &times {
-        Some(rows) => Costs::Times(read_times(rows, &graph, &platform)?),
+        Some(rows) => Costs::Times(read_table("times", rows, &graph, &platform)?),
         None => Costs::OperationsOverSpeed,
     };
     let tasks = only_on.keys().map(|task| (task.0, graph.task_count(), "a task of the graph"));
@@ -152,20 +152,18 @@ fn read_problem(
     Ok(LoadedProblem { name, graph, platform, costs, only_on, memory_rule, facts })
 }
 
-fn read_times(rows: &[Vec<Option<f64>>], graph: &TaskGraph, platform: &Platform) -> Result<TimeTable, Refusal> {
+fn read_table(place: &str, rows: &Matrix, graph: &TaskGraph, platform: &Platform) -> Result<TimeTable, Refusal> {
     let (tasks, devices) = (graph.task_count(), platform.device_count());
-    check_rows("times", rows, tasks, devices)?;
+    check_rows(place, rows, tasks, devices)?;
     Ok(TimeTable::from_fn(tasks, devices, |task, device| rows[task.index()][device.index()])?)
 }
 
-fn read_uncertainties(rows: &[Vec<Option<f64>>], graph: &TaskGraph, platform: &Platform) -> Result<TimeTable, Refusal> {
-    let (tasks, devices) = (graph.task_count(), platform.device_count());
-    check_rows("uncertainties", rows, tasks, devices)?;
+fn read_uncertainties(rows: &Matrix, graph: &TaskGraph, platform: &Platform) -> Result<TimeTable, Refusal> {
     if let Some(&value) = rows.iter().flatten().flatten().find(|factor| !(1.0..=f64::MAX).contains(*factor)) {
         let (place, expected) = ("uncertainties".into(), "finite and at least 1");
         return Err(Refusal::Number { place, value, expected });
     }
-    Ok(TimeTable::from_fn(tasks, devices, |task, device| rows[task.index()][device.index()])?)
+    read_table("uncertainties", rows, graph, platform)
 }
 
 /// Rejects a matrix that does not have `rows` × `columns` entries.

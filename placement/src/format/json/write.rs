@@ -4,7 +4,7 @@ use super::document::DatumPart;
 use super::{FORMAT, VERSION, network};
 use crate::cost::CostModel;
 use crate::format::{Costs, LoadedGraph, LoadedProblem, WriteError};
-use crate::graph::TaskGraph;
+use crate::graph::{TaskGraph, TaskId};
 use crate::platform::{DeviceId, Platform};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -24,13 +24,10 @@ pub fn write_problem(problem: &LoadedProblem, target: impl Write) -> Result<(), 
     writer.graph(&problem.graph)?;
     writer.platform(&problem.platform)?;
     if let Costs::Times(_) = &problem.costs {
-        writer.times(problem)?;
+        writer.table("times", problem, |task, device| problem.nominal_time(task, device))?;
     }
     if let Some(table) = &problem.facts.uncertainties {
-        writer.next()?;
-        let devices = || problem.platform.device_ids();
-        let row = |task| devices().map(move |device| table.time(task, device)).collect::<Vec<_>>();
-        writer.list("uncertainties", problem.graph.task_ids().map(row))?;
+        writer.table("uncertainties", problem, |task, device| table.time(task, device))?;
     }
     if !problem.only_on.is_empty() {
         writer.member("only_on", &problem.only_on)?;
@@ -132,11 +129,16 @@ impl<W: Write> Writer<W> {
         Ok(self.target.write_all(b"\n}")?)
     }
 
-    fn times(&mut self, problem: &LoadedProblem) -> Result<(), WriteError> {
+    /// Writes a number or `null` for each task and device, one task per line.
+    fn table(
+        &mut self,
+        name: &str,
+        problem: &LoadedProblem,
+        entry: impl Fn(TaskId, DeviceId) -> Option<f64>,
+    ) -> Result<(), WriteError> {
         self.next()?;
-        let devices = || problem.platform.device_ids();
-        let row = |task| devices().map(move |device| problem.nominal_time(task, device)).collect::<Vec<_>>();
-        self.list("times", problem.graph.task_ids().map(row))
+        let row = |task| problem.platform.device_ids().map(|device| entry(task, device)).collect::<Vec<_>>();
+        self.list(name, problem.graph.task_ids().map(row))
     }
 
     fn task_ids(&mut self, ids: &[u64]) -> Result<(), WriteError> {
@@ -157,7 +159,7 @@ impl<W: Write> Writer<W> {
 mod tests {
     use super::*;
     use crate::format::{Loaded, TimeTable, json, parse};
-    use crate::graph::{GraphBuilder, Task, TaskId};
+    use crate::graph::{GraphBuilder, Task};
     use crate::platform::{Device, DeviceKind};
     use crate::problem::MemoryRule;
 
