@@ -21,6 +21,7 @@ use crate::platform::DeviceId;
 use crate::problem::{MemoryRule, Problem, ProblemError};
 use crate::schedule::Schedule;
 use crate::simulate::{SimulateError, simulate};
+use anabranch_base::quantile::{ascending, nearest_rank};
 
 /// Parameters of the draws.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -77,18 +78,22 @@ impl Drawn {
         mean(&self.fixed)
     }
 
-    /// Returns the least makespan that at least this share of the draws does not exceed; `NaN` without draws.
-    /// `O(draws log draws)`.
+    /// Returns the mean makespan in the order that the rule chooses; `NaN` without draws.
+    pub fn reordered_mean(&self) -> f64 {
+        mean(&self.reordered)
+    }
+
+    /// Returns the least makespan that at least this share of the draws, from 0 to 1, does not exceed; `NaN` without
+    /// draws. `O(draws log draws)`.
     pub fn percentile(&self, share: f64) -> f64 {
-        let mut sorted = self.fixed.clone();
-        sorted.sort_by(f64::total_cmp);
-        let place = (share * sorted.len() as f64).ceil() as usize;
-        sorted.get(place.clamp(1, sorted.len().max(1)) - 1).copied().unwrap_or(f64::NAN)
+        let sorted = ascending(&self.fixed);
+        let rank = nearest_rank(sorted.len() as u64, share) as usize;
+        sorted.get(rank - 1).copied().unwrap_or(f64::NAN)
     }
 
     /// Returns the mean makespan in the plan's order over that of the chosen order; 1 if both are 0.
     pub fn price(&self) -> f64 {
-        let [fixed, reordered] = [&self.fixed, &self.reordered].map(|makespans| mean(makespans));
+        let (fixed, reordered) = (self.mean(), self.reordered_mean());
         if fixed == reordered { 1.0 } else { fixed / reordered }
     }
 }

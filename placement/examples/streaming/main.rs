@@ -11,6 +11,7 @@
 //!   graph (CSDFG) is shorter. Figure 12 of the paper compares with it.
 //! * `streaming large TASKS ELEMENTS`: a layered graph of `TASKS` tasks with memory between its layers, with its time.
 
+use anabranch_base::quantile::{ascending, median_by_sum};
 use anabranch_placement::generate::{Random, RandomVolumes, Shape};
 use anabranch_placement::streaming::{
     BlockVariant, BufferSizes, CanonicalGraph, CanonicalGraphBuilder, ListSchedule, Node, SimulationError,
@@ -243,10 +244,6 @@ fn timed(graph: &CanonicalGraph, elements: usize, variant: BlockVariant) -> (Str
     (schedule, seconds)
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    match values.len() {
-        0 => 0.0,
-        count => (values[(count - 1) / 2] + values[count / 2]) / 2.0,
-    }
+fn median(values: Vec<f64>) -> f64 {
+    median_by_sum(&ascending(&values)).unwrap_or(0.0)
 }
