@@ -109,7 +109,7 @@ impl SweepCommand {
         let cancel = cancel_on_interrupt()?;
         let progress = Progress::new(output, "simulations", missing as u64);
         let work = Work { cases: &cases, rules: &self.rules, search: self.search, units, cancel: &cancel };
-        work.run(self.thread_count(), &mut |row| {
+        work.run(self.thread_count(), |row| {
             results.as_mut().map_or(Ok(()), |results| results.append(&row))?;
             done.insert(row.key(), row);
             progress.advance();

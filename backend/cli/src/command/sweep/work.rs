@@ -1,12 +1,11 @@
-//! Work of a sweep, distributed among threads.
+//! Work of a sweep: placements, each simulated under all orders.
 
 use super::super::CliError;
-use super::super::interrupt::look_at;
 use super::super::rules::{RuleArgs, SearchArgs};
 use super::cases::Case;
+use super::jobs;
 use super::results::{Key, Row};
 use anabranch::execute::CancelToken;
-use anabranch::interruption::under;
 use anabranch_placement::evaluate::{Baseline, Metrics};
 use anabranch_placement::format::LoadedProblem;
 use anabranch_placement::place::Auto;
@@ -14,9 +13,7 @@ use anabranch_placement::problem::Problem;
 use anabranch_placement::schedule::Schedule;
 use anabranch_report::trial::{TrialError, TrialPlacement, strategy};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::thread;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 /// One placement, and the orders to simulate it under: at least one key, and keys that differ only in the order.
@@ -33,18 +30,27 @@ pub(super) struct Work<'a> {
     pub(super) cancel: &'a CancelToken,
 }
 
-/// A problem while any thread works on it, with the baseline of all its schedules.
+/// A problem until its last unit is done, with the baseline of all its schedules.
 struct Shared {
     loaded: LoadedProblem,
     /// The baseline, or the reason why the problem has no solution.
     baseline: Result<Baseline, String>,
 }
 
-/// Takes a result.
-pub(super) type Take<'a> = dyn FnMut(Row) -> Result<(), CliError> + Send + 'a;
+/// The shared problem of some units, and the number of units that have not taken it yet.
+struct Slot {
+    left: usize,
+    shared: Option<Arc<Shared>>,
+}
 
-/// The problems that threads work on. A slot is locked while its problem is made, so that it is made once.
-type Slots = BTreeMap<(usize, u64), Mutex<Weak<Shared>>>;
+/// Slots by case and seed. A slot is locked while its problem is made, so that it is made once.
+type Slots = BTreeMap<(usize, u64), Mutex<Slot>>;
+
+impl Unit {
+    fn slot(&self) -> (usize, u64) {
+        (self.case, self.keys[0].seed)
+    }
+}
 
 impl Work<'_> {
     /// Does the work on `threads` threads and passes each result to `take` as soon as it is there. Ends early if it is
@@ -52,54 +58,41 @@ impl Work<'_> {
     ///
     /// # Errors
     /// If a case cannot be made, or a strategy gave an invalid result. Also the error of `take`.
-    pub(super) fn run(&self, threads: usize, take: &mut Take<'_>) -> Result<(), CliError> {
-        let slots: Slots = self.units.iter().map(|unit| ((unit.case, unit.keys[0].seed), Mutex::default())).collect();
-        let (next, results) = (AtomicUsize::new(0), Mutex::new((take, Ok(()))));
-        let work = || under(Some(look_at(self.cancel)), || self.work(&slots, &next, &results));
-        thread::scope(|scope| {
-            // If the system gives no more threads, the existing ones do the work.
-            (1..threads.min(self.units.len())).for_each(|_| _ = thread::Builder::new().spawn_scoped(scope, work));
-            work();
-        });
-        results.into_inner().unwrap_or_else(PoisonError::into_inner).1
-    }
-
-    /// Does units until there are no more, or any thread has failed.
-    fn work(&self, slots: &Slots, next: &AtomicUsize, results: &Mutex<(&mut Take<'_>, Result<(), CliError>)>) {
-        // Keeps the problem of the last unit alive, because the next unit usually has the same.
-        let mut last: Option<Arc<Shared>> = None;
-        while let Some(unit) = self.units.get(next.fetch_add(1, Ordering::Relaxed)) {
-            if self.cancel.is_cancelled() {
-                return;
-            }
-            let rows = self.shared(slots, unit).and_then(|shared| self.rows(unit, last.insert(shared)));
+    pub(super) fn run(
+        &self,
+        threads: usize,
+        mut take: impl FnMut(Row) -> Result<(), CliError> + Send,
+    ) -> Result<(), CliError> {
+        let mut uses: BTreeMap<(usize, u64), usize> = BTreeMap::new();
+        self.units.iter().for_each(|unit| *uses.entry(unit.slot()).or_default() += 1);
+        let slots = uses.into_iter().map(|(key, left)| (key, Mutex::new(Slot { left, shared: None }))).collect();
+        let job = |number: usize| {
+            let unit = &self.units[number];
+            let rows = self.shared(&slots, unit).and_then(|shared| self.rows(unit, &shared));
             // An interrupted unit has no result.
-            if self.cancel.is_cancelled() {
-                return;
-            }
-            let (take, result) = &mut *results.lock().unwrap_or_else(PoisonError::into_inner);
-            *result =
-                std::mem::replace(result, Ok(())).and(rows).and_then(|rows| rows.into_iter().try_for_each(&mut **take));
-            if result.is_err() {
-                return;
-            }
-        }
+            if self.cancel.is_cancelled() { Ok(Vec::new()) } else { rows }
+        };
+        jobs::run(threads, self.units.len(), self.cancel, job, |_, rows| rows.into_iter().try_for_each(&mut take))
     }
 
-    /// Returns the unit's problem: from another thread, or made now.
+    /// Returns the unit's problem: as another unit left it, or made now.
     fn shared(&self, slots: &Slots, unit: &Unit) -> Result<Arc<Shared>, CliError> {
-        let seed = unit.keys[0].seed;
-        let slot = slots.get(&(unit.case, seed)).ok_or_else(|| CliError::internal("a unit of work has no slot"))?;
+        let slot = slots.get(&unit.slot()).ok_or_else(|| CliError::internal("a unit of work has no slot"))?;
         let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(shared) = slot.upgrade() {
-            return Ok(shared);
-        }
-        let mut loaded = self.cases[unit.case].problem(seed)?;
+        let shared = match slot.shared.take() {
+            Some(shared) => shared,
+            None => Arc::new(self.make(unit)?),
+        };
+        slot.left -= 1;
+        slot.shared = (slot.left > 0).then(|| Arc::clone(&shared));
+        Ok(shared)
+    }
+
+    fn make(&self, unit: &Unit) -> Result<Shared, CliError> {
+        let mut loaded = self.cases[unit.case].problem(unit.keys[0].seed)?;
         self.rules.apply(&mut loaded);
         let baseline = loaded.problem().map(|problem| Baseline::of(&problem)).map_err(|error| error.to_string());
-        let shared = Arc::new(Shared { loaded, baseline });
-        *slot = Arc::downgrade(&shared);
-        Ok(shared)
+        Ok(Shared { loaded, baseline })
     }
 
     fn rows(&self, unit: &Unit, shared: &Shared) -> Result<Vec<Row>, CliError> {
