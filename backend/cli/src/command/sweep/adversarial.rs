@@ -4,6 +4,7 @@ use super::super::progress::Progress;
 use super::super::{CliError, Output, write_file, write_with};
 use super::cases::Case;
 use super::{SweepCommand, cases, jobs, searches};
+use anabranch::compare::Median;
 use anabranch::execute::CancelToken;
 use anabranch_placement::adversarial::{Annealing, Ranges, Worst, random_start};
 use anabranch_placement::format::{LoadedProblem, json};
@@ -280,7 +281,7 @@ impl<'s> Search<'s> {
                 pair.strategy.into(),
                 pair.reference.into(),
                 format!("{:.3}", pair.ratio),
-                format!("{:.3}", median(&pair.ratios)),
+                Median::of(&pair.ratios).map_or(String::new(), |ratio| format!("{:.3}", ratio.median)),
                 pair.ratios.len().to_string(),
                 format!("{:.3}", pair.start_ratio),
                 pair.tasks.to_string(),
@@ -336,12 +337,5 @@ impl Pair<'_> {
         write_with(&path, |file| file.write_all(&text))?;
         self.file = Some(super::super::lossy(&path));
         Ok(())
-    }
-}
-
-fn median(sorted: &[f64]) -> f64 {
-    match sorted.len() {
-        0 => f64::NAN,
-        count => (sorted[(count - 1) / 2] + sorted[count / 2]) / 2.0,
     }
 }

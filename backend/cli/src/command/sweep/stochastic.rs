@@ -5,11 +5,11 @@ use super::super::{CliError, Output};
 use super::cases::Case;
 use super::results::Key;
 use super::{SweepCommand, cases, jobs};
-use anabranch_placement::format::TimeTable;
+use anabranch_placement::format::LoadedProblem;
 use anabranch_placement::order::{Fifo, Msr, Order, Pct};
 use anabranch_placement::place::Auto;
 use anabranch_placement::quoted::Line;
-use anabranch_placement::stochastic::{Stochastic, StochasticError};
+use anabranch_placement::stochastic::{Drawn, Stochastic, StochasticError};
 use anabranch_report::table::Table;
 use anabranch_report::text::amount;
 use anabranch_report::trial::{OrderName, TrialError, TrialPlacement, strategy};
@@ -40,7 +40,7 @@ pub(super) struct StochasticArgs {
 }
 
 /// Result of a plan. Its fields are the members of the output; times are in the graph's unit.
-#[derive(Serialize)]
+#[derive(Serialize, Default)]
 struct Row {
     graph: String,
     devices: String,
@@ -58,18 +58,16 @@ struct Row {
     error: Option<String>,
 }
 
-impl Row {
-    /// Sets the reason why there is no result.
-    fn refused(self, error: impl std::fmt::Display) -> Self {
-        Row { error: Some(error.to_string()), ..self }
-    }
-}
-
 /// Simulates all plans under all draws.
 pub(super) fn run(command: &SweepCommand, output: Output) -> Result<(), CliError> {
+    let &StochasticArgs { spread, draws, .. } = &command.stochastic;
+    if !(0.0..=1.0).contains(&spread) {
+        return Err(CliError::input(StochasticError::Spread(spread)));
+    }
+    command.orders.iter().try_for_each(|&order| rule(order).map(|_| ()))?;
     let cases = cases::read(&command.graphs, &command.devices)?;
     let keys = command.keys(&cases, &command.strategies()?)?;
-    if keys.len() as u64 * u64::from(command.stochastic.draws) > MOST_DRAWS {
+    if keys.len() as u64 * u64::from(draws) > MOST_DRAWS {
         let message = format!("this makes more than {MOST_DRAWS} draws of {} plans; use fewer --draws", keys.len());
         return Err(CliError::input(message));
     }
@@ -100,53 +98,52 @@ fn row(command: &SweepCommand, cases: &[Case], (case, key): &(usize, Key)) -> Re
         order: key.order,
         draws,
         spread,
-        makespan: None,
-        expected: None,
-        percentile_95: None,
-        reordered: None,
-        price: None,
-        error: None,
+        ..Row::default()
     };
-    let order: &dyn Order = match key.order {
-        OrderName::Pct => &Pct,
-        OrderName::Msr => &Msr,
-        OrderName::Fifo => &Fifo,
-        OrderName::Frugal | OrderName::Planned => {
-            let message = format!("--stochastic does not know the order {}; use pct, msr or fifo", key.order.name());
-            return Err(CliError::input(message));
-        }
-    };
+    let rule = rule(key.order)?;
     let mut loaded = cases[*case].problem(key.seed)?;
     command.rules.apply(&mut loaded);
-    let problem = match command.rules.problem(&loaded) {
-        Ok(problem) => problem,
-        Err(error) => return Ok(row.refused(error)),
-    };
-    let placer = strategy(&key.strategy, Auto { evaluations: command.search.evaluations, seed: key.seed })?;
-    let placed = match TrialPlacement::by(placer.as_ref(), &problem) {
-        Err(TrialError::Input(said)) => return Ok(row.refused(said)),
-        placed => placed?,
-    };
-    let uncertainties: Option<&TimeTable> = loaded.facts.uncertainties.as_ref();
-    let uncertainty = |task, device| uncertainties.and_then(|table| table.time(task, device));
-    let parameters = Stochastic { draws, seed: key.seed, spread };
-    let nominal = match placed.schedule(&problem, key.order) {
-        Err(TrialError::Input(said)) => return Ok(row.refused(said)),
-        nominal => nominal?,
-    };
-    match parameters.run(&problem, &uncertainty, &nominal, order) {
-        Err(error @ StochasticError::Violation(_)) => Err(CliError::internal(error)),
-        Err(error @ StochasticError::Spread(_)) => Err(CliError::input(error)),
-        Err(error) => Ok(row.refused(error)),
+    match drawn(command, key, rule, &loaded) {
+        Err(TrialError::Input(said)) => Ok(Row { error: Some(said), ..row }),
+        Err(fault) => Err(fault.into()),
         Ok(drawn) => Ok(Row {
             makespan: Some(drawn.nominal),
             expected: Some(drawn.mean()),
             percentile_95: Some(drawn.percentile(0.95)),
-            reordered: Some(drawn.reordered.iter().sum::<f64>() / drawn.reordered.len() as f64),
+            reordered: Some(drawn.reordered_mean()),
             price: Some(drawn.price()),
             ..row
         }),
     }
+}
+
+/// Returns the rule of an order that depends on times alone.
+fn rule(order: OrderName) -> Result<&'static dyn Order, CliError> {
+    match order {
+        OrderName::Pct => Ok(&Pct),
+        OrderName::Msr => Ok(&Msr),
+        OrderName::Fifo => Ok(&Fifo),
+        OrderName::Frugal | OrderName::Planned => {
+            let message = format!("--stochastic does not know the order {}; use pct, msr or fifo", order.name());
+            Err(CliError::input(message))
+        }
+    }
+}
+
+/// Places a problem, and simulates the plan under all draws.
+fn drawn(command: &SweepCommand, key: &Key, rule: &dyn Order, loaded: &LoadedProblem) -> Result<Drawn, TrialError> {
+    let &StochasticArgs { spread, draws, .. } = &command.stochastic;
+    let refused = |error: &dyn std::error::Error| TrialError::Input(error.to_string());
+    let problem = command.rules.problem(loaded).map_err(|error| refused(&error))?;
+    let placer = strategy(&key.strategy, Auto { evaluations: command.search.evaluations, seed: key.seed })?;
+    let nominal = TrialPlacement::by(placer.as_ref(), &problem)?.schedule(&problem, key.order)?;
+    let uncertainties = loaded.facts.uncertainties.as_ref();
+    let uncertainty = |task, device| uncertainties.and_then(|table| table.time(task, device));
+    let drawn = Stochastic { draws, seed: key.seed, spread }.run(&problem, &uncertainty, &nominal, rule);
+    drawn.map_err(|error| match error {
+        StochasticError::Violation(_) => TrialError::Fault(error.to_string()),
+        error => refused(&error),
+    })
 }
 
 /// Returns a table for each problem.
