@@ -29,7 +29,7 @@ pub use auto::{Auto, Improved};
 pub use batch::Batch;
 pub use critical_path::CriticalPath;
 pub use dfs::Dfs;
-pub use exact::{Exact, Solved};
+pub use exact::{Exact, Proof};
 pub use fixed::Fixed;
 pub use hash::Hash;
 pub use icp::Icp;
@@ -121,6 +121,14 @@ impl Placement {
     pub fn order_to_keep(&self) -> Option<&[TaskId]> {
         let searched = [AUTO, EXACT].contains(&self.strategy);
         self.planned.as_ref().filter(|_| searched).map(|planned| planned.order.as_slice())
+    }
+
+    /// Returns what the exact search proved, for the strategy `exact`; `None` without tasks.
+    pub fn proof(&self) -> Option<Proof> {
+        match self.reasons.first() {
+            Some(&Reason::Exact(proof)) => Some(proof),
+            _ => None,
+        }
     }
 
     /// Adds the name of the strategy to all reasons, for a strategy that adopts this placement ([`Reason::credited`]).

@@ -49,15 +49,19 @@ fn the_exact_strategy_proves_small_optima() {
     arbtest::arbtest(|random| {
         with_problem(random, 5, |problem| {
             let exact = Exact { auto: Auto { evaluations: Some(5), ..Auto::default() }, ..Exact::default() };
-            let (expected, solved) = (least_makespan(problem), exact.solve(problem));
-            assert_eq!(solved.is_ok(), expected.is_some(), "{solved:?}");
-            let (Ok(solved), Some(least)) = (solved, expected) else { return };
-            let makespan = solved.schedule.makespan;
-            assert!(solved.is_proven() && (makespan - least).abs() <= ROUNDING, "{makespan} {least}");
-            assert_eq!(check_placement(problem, &solved.placement.device_of), []);
-            assert_eq!(check_schedule(problem, &solved.placement.device_of, &solved.schedule), []);
-            let hurried = Exact { nodes: 1, ..exact }.solve(problem).unwrap();
-            assert!(hurried.bound <= least + ROUNDING && hurried.schedule.makespan >= least - ROUNDING);
+            let (expected, placed) = (least_makespan(problem), exact.place(problem));
+            assert_eq!(placed.is_ok(), expected.is_some(), "{placed:?}");
+            let (Ok(placed), Some(least)) = (placed, expected) else { return };
+            let Some(proof) = placed.proof() else { return assert_eq!(problem.graph().task_count(), 0) };
+            assert!(proof.is_optimal() && (proof.makespan - least).abs() <= ROUNDING, "{proof:?} {least}");
+            assert_eq!(check_placement(problem, &placed.device_of), []);
+            let schedule = placed.planned.unwrap();
+            assert_eq!(
+                (check_schedule(problem, &placed.device_of, &schedule), schedule.makespan),
+                (vec![], proof.makespan)
+            );
+            let hurried = Exact { nodes: 1, ..exact }.place(problem).unwrap().proof().unwrap();
+            assert!(hurried.bound <= least + ROUNDING && hurried.makespan >= least - ROUNDING);
         })
     })
     .budget_ms(900);

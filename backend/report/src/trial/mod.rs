@@ -6,7 +6,7 @@ mod placement;
 mod units;
 
 pub use chart::chart;
-pub use placement::{AUTO, OrderName, Proof, TrialError, TrialPlacement, strategy};
+pub use placement::{AUTO, OrderName, TrialError, TrialPlacement, strategy};
 pub use units::{nanoseconds, time_format, with_unit};
 
 use anabranch_placement::check::check_placement;

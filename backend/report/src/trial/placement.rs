@@ -5,7 +5,7 @@ use anabranch_placement::check::{Violation, check_placement, check_schedule};
 use anabranch_placement::order::{Fifo, Frugal, InOrder, Msr, Order, Pct, Planned};
 pub use anabranch_placement::place::AUTO;
 use anabranch_placement::place::{
-    Auto, Exact, Placement, Placer, Reason, form_of_name, strategy_by_name, strategy_names,
+    Auto, Exact, Placement, Placer, Proof, form_of_name, strategy_by_name, strategy_names,
 };
 use anabranch_placement::platform::DeviceId;
 use anabranch_placement::problem::Problem;
@@ -103,29 +103,6 @@ pub struct TrialPlacement {
     keeps_order: bool,
 }
 
-/// Result of the exact search: a makespan and a lower bound.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Proof {
-    /// Makespan of the schedule that the search found.
-    pub makespan: f64,
-    /// Lower bound of the makespan of all schedules.
-    pub bound: f64,
-    /// Nodes that the search visited; `None` if the problem is beyond its limits.
-    pub nodes: Option<u64>,
-}
-
-impl Proof {
-    /// Whether the schedule is optimal, up to a part in 10^9.
-    pub fn is_optimal(&self) -> bool {
-        self.makespan <= self.bound * (1.0 + 1e-9)
-    }
-
-    /// Returns the part by which the makespan exceeds the bound; `None` for a bound of 0.
-    pub fn gap(&self) -> Option<f64> {
-        (self.bound > 0.0).then(|| (self.makespan / self.bound - 1.0).max(0.0))
-    }
-}
-
 impl TrialPlacement {
     /// Places `problem`, and checks the result.
     ///
@@ -136,10 +113,7 @@ impl TrialPlacement {
         let placement = placer.place(problem).map_err(|error| TrialError::Input(error.to_string()))?;
         let time = started.elapsed();
         let keeps_order = placement.order_to_keep().is_some();
-        let proof = placement.reasons.first().and_then(|reason| match *reason {
-            Reason::Exact { makespan, bound, nodes } => Some(Proof { makespan, bound, nodes }),
-            _ => None,
-        });
+        let proof = placement.proof();
         let Placement { strategy, device_of, planned, .. } = placement;
         match check_placement(problem, &device_of).first() {
             None => Ok(TrialPlacement { strategy, device_of, time, proof, planned, keeps_order }),

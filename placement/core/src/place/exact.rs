@@ -37,23 +37,26 @@ impl Default for Exact {
     }
 }
 
-/// Result of the exact strategy.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Solved {
-    /// The best placement, with its schedule as [`Placement::planned`].
-    pub placement: Placement,
-    /// The schedule of the placement.
-    pub schedule: Schedule,
+/// Result of the exact search: a makespan, and a lower bound of all makespans.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Proof {
+    /// Makespan of the schedule that was found.
+    pub makespan: f64,
     /// Lower bound of the makespan of all schedules; equal to the makespan if it is proven.
     pub bound: f64,
-    /// Nodes that the exact search visited; `None` if the problem is beyond its limits.
+    /// Nodes that the search visited; `None` if the problem is beyond its limits.
     pub nodes: Option<u64>,
 }
 
-impl Solved {
+impl Proof {
     /// Whether no schedule is shorter, up to a part in 10^9.
-    pub fn is_proven(&self) -> bool {
-        self.schedule.makespan <= self.bound * (1.0 + PRECISION)
+    pub fn is_optimal(&self) -> bool {
+        self.makespan <= self.bound * (1.0 + PRECISION)
+    }
+
+    /// Returns the part by which the makespan exceeds the bound; `None` for a bound of 0.
+    pub fn gap(&self) -> Option<f64> {
+        (self.bound > 0.0).then(|| (self.makespan / self.bound - 1.0).max(0.0))
     }
 }
 
@@ -67,26 +70,27 @@ impl Exact {
         let time_limit = limit.map(|seconds| Duration::from_secs(seconds.get().into()));
         Some(Exact { time_limit, ..Exact::default() })
     }
+}
 
-    /// Searches for the optimum.
-    ///
-    /// # Errors
-    /// Returns an error if no placement is found within the limits, or if none exists.
-    pub fn solve(&self, problem: &Problem<'_>) -> Result<Solved, PlaceError> {
+impl Placer for Exact {
+    fn name(&self) -> &'static str {
+        EXACT
+    }
+
+    fn place(&self, problem: &Problem<'_>) -> Result<Placement, PlaceError> {
         let until = self.time_limit.and_then(|limit| Instant::now().checked_add(limit));
         let over = || until.is_some_and(|until| Instant::now() >= until);
+        // The exact search may find a placement in tight memory although no strategy does.
         let started = match self.auto.improve_until(problem, &over, |_, _| {}) {
-            Ok(improved) => Ok((improved.schedule.clone(), improved.bound.value)),
             Err(PlaceError::Interrupted) => return Err(PlaceError::Interrupted),
-            // The exact search may find a placement in tight memory although no strategy does.
-            Err(error) => Err(error),
+            improved => improved.map(|improved| (improved.schedule, improved.bound.value)),
         };
-        let device = |schedule: &Schedule, task: usize| schedule.tasks[task].device;
-        let known = started
-            .iter()
-            .map(|(schedule, _)| schedule.order.iter().map(|&task| (task, device(schedule, task.index()))).collect());
+        let sequence = |schedule: &Schedule| {
+            schedule.order.iter().map(|&task| (task, schedule.tasks[task.index()].device)).collect()
+        };
+        let known: Vec<_> = started.iter().map(|(schedule, _)| sequence(schedule)).collect();
         let options = ExactOptions { nodes: self.nodes, until };
-        let (found, mut bound, nodes) = match optimum_from(problem, &options, &known.collect::<Vec<_>>()) {
+        let (found, mut bound, nodes) = match optimum_from(problem, &options, &known) {
             Ok(found) => {
                 let order = InOrder::new(&found.schedule.order);
                 let schedule = super::auto::simulated(problem, &found.device_of, &order)?;
@@ -107,22 +111,10 @@ impl Exact {
             (Err(_), Some(found)) => found,
             (Err(error), None) => return Err(error),
         };
-        bound = bound.min(schedule.makespan);
-        let reason = Reason::Exact { makespan: schedule.makespan, bound, nodes };
+        let proof = Proof { makespan: schedule.makespan, bound: bound.min(schedule.makespan), nodes };
         let device_of: Vec<_> = schedule.tasks.iter().map(|span| span.device).collect();
-        let reasons = vec![reason; device_of.len()];
-        let placement = Placement { strategy: EXACT, device_of, reasons, planned: Some(schedule.clone()) };
-        Ok(Solved { placement, schedule, bound, nodes })
-    }
-}
-
-impl Placer for Exact {
-    fn name(&self) -> &'static str {
-        EXACT
-    }
-
-    fn place(&self, problem: &Problem<'_>) -> Result<Placement, PlaceError> {
-        Ok(self.solve(problem)?.placement)
+        let reasons = vec![Reason::Exact(proof); device_of.len()];
+        Ok(Placement { strategy: EXACT, device_of, reasons, planned: Some(schedule) })
     }
 }
 
@@ -140,6 +132,6 @@ mod tests {
         (0..3).for_each(|_| _ = builder.task(Task::new("t").with_memory(2).with_operations(1.0)));
         let devices = vec![Device::new("d", DeviceKind::Cpu).with_memory(2); 2];
         let loaded = sample::on(builder.build().unwrap(), devices, MemoryRule::Resident);
-        assert_eq!(Exact::default().solve(&loaded.problem().unwrap()), Err(PlaceError::Impossible));
+        assert_eq!(Exact::default().place(&loaded.problem().unwrap()), Err(PlaceError::Impossible));
     }
 }

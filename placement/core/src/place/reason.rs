@@ -1,7 +1,7 @@
 //! Reasons for the device of a task, as data with a one-line text.
 
-use crate::graph::TaskGraph;
-use crate::graph::TaskId;
+use super::Proof;
+use crate::graph::{TaskGraph, TaskId};
 use crate::platform::{DeviceId, Platform};
 use std::fmt;
 
@@ -50,14 +50,7 @@ pub enum Reason {
         makespans: [f64; 2],
     },
     /// The exact search found the whole schedule (exact).
-    Exact {
-        /// Makespan of the schedule.
-        makespan: f64,
-        /// Lower bound of the makespan of all schedules; equal to the makespan if it is proven.
-        bound: f64,
-        /// Nodes that the search visited; `None` if the problem is beyond its limits.
-        nodes: Option<u64>,
-    },
+    Exact(Proof),
 }
 
 /// Score of a device; smaller is better.
@@ -103,8 +96,8 @@ impl Reason {
     /// dictate stay, and so do reasons that already name their strategy.
     pub fn credited(self, strategy: &'static str) -> Self {
         match self {
-            Self::Pinned | Self::OnlyFeasible | Self::ColocatedWith(_) | Self::Of { .. } | Self::Moved { .. } => self,
-            Self::Exact { .. } => self,
+            Self::Pinned | Self::OnlyFeasible | Self::ColocatedWith(_) => self,
+            Self::Of { .. } | Self::Moved { .. } | Self::Exact(_) => self,
             reason => Self::Of { strategy, reason: Box::new(reason) },
         }
     }
@@ -209,10 +202,11 @@ impl fmt::Display for Explained<'_> {
                     "moved by the search from {device}, where {start} had it: makespan {before} → {after}"
                 )
             }
-            Reason::Exact { makespan, bound, nodes } => {
-                let (time, least, gap) = (self.time(*makespan), self.time(*bound), 100.0 * (makespan / bound - 1.0));
-                match nodes {
-                    _ if makespan <= &(bound * (1.0 + 1e-9)) => write!(formatter, "in an optimal schedule: {time}"),
+            Reason::Exact(proof) => {
+                let (time, least) = (self.time(proof.makespan), self.time(proof.bound));
+                let gap = 100.0 * (proof.makespan / proof.bound - 1.0);
+                match proof.nodes {
+                    _ if proof.is_optimal() => write!(formatter, "in an optimal schedule: {time}"),
                     Some(nodes) => write!(
                         formatter,
                         "in the best of {nodes} partial schedules: {time}; no schedule is shorter than {least} \

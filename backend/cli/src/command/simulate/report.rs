@@ -2,10 +2,11 @@
 
 use super::SimulateCommand;
 use anabranch::device::format_bytes;
+use anabranch_placement::place::Proof;
 use anabranch_placement::quoted::Line;
 use anabranch_report::table::Table;
 use anabranch_report::text::{amount, count, digits, duration};
-use anabranch_report::trial::{Outcome, Proof, time_format, with_unit};
+use anabranch_report::trial::{Outcome, time_format, with_unit};
 use std::fmt::Write;
 
 impl SimulateCommand {
