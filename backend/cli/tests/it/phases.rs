@@ -53,8 +53,9 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
 }
 
+/// Whether two times in milliseconds, or two counts, are the same. Events and pages have whole nanoseconds.
 fn near(one: f64, other: f64) -> bool {
-    (one - other).abs() <= 1e-6 * one.abs().max(other.abs())
+    (one - other).abs() <= 1e-6 * one.abs().max(other.abs()) + 1e-6
 }
 
 /// Returns the data in a page.
