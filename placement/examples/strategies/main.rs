@@ -2,20 +2,22 @@
 //!
 //! ```text
 //! cargo run --release -p anabranch-placement --example strategies -- [DIR] [--auto] [--json] [--only NAME,..]
-//!     [--variants]
+//!     [--variants|--orders]
 //! ```
 //!
 //! `DIR` holds `thesis/graphs/*.csv` (graphs, and `devices_*.csv`) and profiled networks in `schedulers/dnn/*.json`.
 //! Figures of the thesis' own evaluation are in `thesis/fig7_4_50_devices.json`, `thesis/assignments.json` and
 //! `thesis/synthetic_100_devices.json`. Missing files are skipped. Without `DIR` the graphs are this crate's test data
 //! and generated synthetic graphs. `--only` restricts the strategies; `--auto` adds the strategy with a search, which
-//! takes minutes. `--variants` prints only a table of the 72 variants of list schedulers.
+//! takes minutes. `--variants` prints only a table of the 72 variants of list schedulers. `--orders` compares only the
+//! orders, on every placement of the TensorFlow graphs on 7, 10, 50 and 100 devices; it needs `DIR`.
 //!
 //! It is an example of this crate and not a binary of the benches, because it needs only the placement crate.
 
 mod clock;
 mod golden;
 mod measure;
+mod orders;
 mod sources;
 mod tables;
 mod variants;
@@ -31,11 +33,18 @@ struct Arguments {
     directory: Option<PathBuf>,
     json: bool,
     variants: bool,
+    orders: bool,
     selection: Selection,
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments = parse(std::env::args().skip(1))?;
+    if arguments.orders {
+        let directory = arguments.directory.as_deref().ok_or("--orders needs a DIR with thesis/graphs")?;
+        let cases = sources::of_tensor_flow(directory, &[7, 10, 50, 100])?;
+        println!("{}", orders::compare(&cases, &arguments.selection)?);
+        return Ok(());
+    }
     let (cases, golden) = match &arguments.directory {
         Some(directory) => (sources::in_directory(directory)?, Golden::read(directory)?),
         None => (sources::of_this_crate()?, Golden::default()),
@@ -70,12 +79,14 @@ fn survey(case: &Case, golden: &Golden, selection: &Selection) -> Result<Survey,
 }
 
 fn parse(given: impl Iterator<Item = String>) -> Result<Arguments, Box<dyn Error>> {
-    let mut arguments = Arguments { directory: None, json: false, variants: false, selection: Selection::default() };
+    let selection = Selection::default();
+    let mut arguments = Arguments { directory: None, json: false, variants: false, orders: false, selection };
     let mut given = given.peekable();
     while let Some(argument) = given.next() {
         match argument.as_str() {
             "--json" => arguments.json = true,
             "--variants" => arguments.variants = true,
+            "--orders" => arguments.orders = true,
             "--auto" => arguments.selection.auto = true,
             "--only" => {
                 let names = given.next().ok_or("--only needs names of strategies, with commas between them")?;

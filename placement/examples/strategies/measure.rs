@@ -22,7 +22,7 @@ pub(crate) struct Selection {
 
 impl Selection {
     /// Returns the strategies, with the search last.
-    fn strategies(&self) -> Vec<Box<dyn Placer>> {
+    pub(crate) fn strategies(&self) -> Vec<Box<dyn Placer>> {
         let wanted = |name: &&str| self.only.as_ref().is_none_or(|only| only.iter().any(|wanted| wanted == name));
         let listed = STRATEGIES.iter().map(|&(name, _)| name).filter(wanted).filter_map(strategy_by_name);
         listed.chain(self.auto.then(|| Box::new(Auto::default()) as Box<dyn Placer>)).collect()

@@ -22,23 +22,27 @@ pub(crate) struct Case {
 /// Returns the problems of a folder: TensorFlow graphs of the thesis on 7 and 50 devices, synthetic graphs on 100, and
 /// all profiled networks.
 pub(crate) fn in_directory(directory: &Path) -> Result<Vec<Case>, Box<dyn Error>> {
-    let graphs = directory.join("thesis/graphs");
-    let mut cases = Vec::new();
-    for graph in files(&graphs, ".csv")? {
-        let name = stem(&graph);
-        let counts: &[u32] = if name.starts_with("synthetic") {
-            &[100]
-        } else if name.ends_with("_graph") && !name.starts_with("fig") {
-            &[7, 50]
-        } else {
-            &[]
-        };
-        for count in counts {
-            cases.push(of_thesis(&graph, &graphs.join(format!("devices_{count}.csv")))?);
-        }
-    }
+    let mut cases = of_tensor_flow(directory, &[7, 50])?;
+    cases.extend(on_devices(directory, &[100], |name| name.starts_with("synthetic"))?);
     for network in files(&directory.join("schedulers/dnn"), "inference.json")? {
         cases.extend(of_network(&network)?);
+    }
+    Ok(cases)
+}
+
+/// Returns the TensorFlow graphs of a folder on these numbers of devices.
+pub(crate) fn of_tensor_flow(directory: &Path, devices: &[u32]) -> Result<Vec<Case>, Box<dyn Error>> {
+    on_devices(directory, devices, |name| name.ends_with("_graph") && !name.starts_with("fig"))
+}
+
+/// Returns the graphs of the thesis whose name is `wanted`, each on these numbers of devices.
+fn on_devices(directory: &Path, devices: &[u32], wanted: impl Fn(&str) -> bool) -> Result<Vec<Case>, Box<dyn Error>> {
+    let graphs = directory.join("thesis/graphs");
+    let mut cases = Vec::new();
+    for graph in files(&graphs, ".csv")?.iter().filter(|graph| wanted(&stem(graph))) {
+        for count in devices {
+            cases.push(of_thesis(graph, &graphs.join(format!("devices_{count}.csv")))?);
+        }
     }
     Ok(cases)
 }
