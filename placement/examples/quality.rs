@@ -12,6 +12,7 @@
 //! problems whose devices are nearly full. `--seeds` repeats the search with so many seeds. Every placement and
 //! schedule is checked.
 
+use anabranch_base::quantile::{ascending, median_by_sum};
 use anabranch_placement::bound::{lower_bound, lower_bounds};
 use anabranch_placement::check::{check_placement, check_schedule};
 use anabranch_placement::exact::{ExactOptions, StopReason, optimum};
@@ -69,9 +70,10 @@ fn searched(problem: &Problem<'_>, seeds: u64) -> Result<Vec<f64>, Box<dyn Error
     Ok(makespans)
 }
 
-/// Compares with the best figure of each file.
+/// Compares with the best figure of each file, and the seeds with each other.
 fn published(problems: &[LoadedProblem], seeds: u64) -> Result<(), Box<dyn Error>> {
-    let (mut reached, mut ahead, mut count) = (vec![0; seeds as usize], 0, 0);
+    let mut reached = vec![0u32; seeds as usize];
+    let (mut always, mut ahead, mut spreads) = (0, 0, Vec::new());
     for loaded in problems {
         let figures = loaded.facts.figures.iter().filter(|(name, _)| name.starts_with("makespan"));
         let Some(best) = figures.map(|(_, &figure)| figure).reduce(f64::min) else { continue };
@@ -79,14 +81,17 @@ fn published(problems: &[LoadedProblem], seeds: u64) -> Result<(), Box<dyn Error
         let started = Instant::now();
         let makespans = searched(&problem, seeds)?;
         let seconds = started.elapsed().as_secs_f64() / seeds as f64;
-        count += 1;
         for (reached, makespan) in reached.iter_mut().zip(&makespans) {
             *reached += u32::from(*makespan <= best * (1.0 + ROUNDING));
         }
-        let worst = makespans.iter().copied().fold(0.0, f64::max) / best;
+        let sorted = ascending(&makespans);
+        let (Some(least), Some(greatest)) = (sorted.first(), sorted.last()) else { continue };
+        let (worst, spread) = (greatest / best, greatest / least);
+        always += u32::from(worst <= 1.0 + ROUNDING);
         ahead += u32::from(worst < 1.0 - ROUNDING);
+        spreads.push(spread);
         println!(
-            "{} | {} tasks | {} devices | best published {best:.6} | auto {:.6} | worst/best {worst:.4} | {seconds:.2} s | bound {:.4}",
+            "{} | {} tasks | {} devices | best published {best:.6} | auto {:.6} | worst/best {worst:.4} | worst/best seed {spread:.4} | {seconds:.2} s | bound {:.4}",
             loaded.name,
             problem.graph().task_count(),
             problem.platform().device_count(),
@@ -94,7 +99,15 @@ fn published(problems: &[LoadedProblem], seeds: u64) -> Result<(), Box<dyn Error
             lower_bound(&problem).value / makespans[0],
         );
     }
-    println!("at most the best published figure, by seed: {reached:?} of {count}; shorter for every seed: {ahead}");
+    println!("at most the best published figure, by seed: {reached:?} of {}", spreads.len());
+    let counts: Vec<f64> = reached.into_iter().map(f64::from).collect();
+    let (reached, spreads) = (ascending(&counts), ascending(&spreads));
+    if let (Some(least), Some(median)) = (reached.first(), median_by_sum(&reached)) {
+        println!("median {median}, least {least}; for every seed: {always}, and shorter: {ahead}");
+    }
+    if let (Some(median), Some(greatest)) = (median_by_sum(&spreads), spreads.last()) {
+        println!("worst seed / best seed: median {median:.4}, greatest {greatest:.4}");
+    }
     Ok(())
 }
 
