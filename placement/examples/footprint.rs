@@ -12,7 +12,7 @@ use anabranch_placement::footprint::{
     Capacity, Partitioning, Problem, fewest_cores, fewest_devices, fewest_partitions, heaviest_antichain, live_bytes,
     merge_rest, zero_edges,
 };
-use anabranch_placement::generate::graph_by_name;
+use anabranch_placement::generate::Family;
 use anabranch_placement::graph::TaskGraph;
 use anabranch_placement::order::Pct;
 use anabranch_placement::pipeline::Link;
@@ -48,7 +48,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// Generates a graph of a family, with seed 1.
 fn generated(name: &str, size: u32) -> Result<TaskGraph, Box<dyn Error>> {
-    Ok(graph_by_name(name, size, 1).ok_or("no such family")??)
+    Ok(format!("{name}:{size}").parse::<Family>()?.generate(1)?)
 }
 
 /// Creates a problem with tasks of one core and a mean time of 1; the mean transfer of an edge takes as long.

@@ -26,6 +26,7 @@ mod devices;
 mod family;
 mod layered;
 mod numerical;
+mod parameters;
 mod shape;
 mod sweep;
 
@@ -33,8 +34,9 @@ pub use crate::random::Random;
 pub use canonical::RandomVolumes;
 pub use dag::RandomDag;
 pub use devices::Devices;
-pub use family::{FAMILIES, graph_by_name, shape_by_name};
+pub use family::{FAMILIES, Family, shape_by_name};
 pub use layered::{EdgeReach, Layered};
+pub use parameters::SpellingError;
 pub use shape::{Grain, Shape};
 pub use sweep::{Heterogeneity, Sweep};
 

@@ -1,10 +1,23 @@
 //! Random platforms of CPUs and GPUs (Laich 2017, chapter 6).
 
+use super::parameters::{self, Parameter, RANGE, SpellingError, range, range_text, whole};
 use super::{GenerateError, MAX_DEVICES, Random, check_count, check_parameter};
 use crate::platform::{Device, DeviceKind, Platform};
+use std::fmt;
 use std::ops::RangeInclusive;
+use std::str::FromStr;
 
 /// Parameters of a random platform.
+///
+/// As text it is the number of devices, and after commas the parameters that differ from the default:
+///
+/// ```
+/// use anabranch_placement::generate::Devices;
+///
+/// let devices: Devices = "7,cpu-share=0.5,speed=10-20".parse()?;
+/// assert_eq!(devices, Devices { count: 7, cpu_share: 0.5, speed: 10..=20, ..Devices::default() });
+/// # Ok::<(), anabranch_placement::generate::SpellingError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Devices {
     /// Number of devices.
@@ -27,20 +40,65 @@ impl Default for Devices {
     }
 }
 
+/// Parameters after the number of devices.
+const PARAMETERS: [Parameter<Devices>; 4] = [
+    Parameter {
+        key: "cpu-share",
+        about: "probability of a CPU; the others are GPUs",
+        expected: "a number from 0 to 1, such as 0.6",
+        write: |devices| Some(devices.cpu_share.to_string()),
+        read: |devices, text| text.parse().ok().map(|share| devices.cpu_share = share),
+    },
+    Parameter {
+        key: "speed",
+        about: "operations per time unit",
+        expected: RANGE,
+        write: |devices| Some(range_text(&devices.speed)),
+        read: |devices, text| range(text).map(|range| devices.speed = range),
+    },
+    Parameter {
+        key: "rate",
+        about: "bytes per time unit of a link",
+        expected: RANGE,
+        write: |devices| Some(range_text(&devices.rate)),
+        read: |devices, text| range(text).map(|range| devices.rate = range),
+    },
+    Parameter {
+        key: "memory-times-speed",
+        about: "product of a device's memory in bytes and its speed",
+        expected: "a whole number up to 10^15",
+        write: |devices| Some(devices.memory_times_speed.to_string()),
+        read: |devices, text| whole(text).map(|product| devices.memory_times_speed = product),
+    },
+];
+
+impl FromStr for Devices {
+    type Err = SpellingError;
+
+    fn from_str(text: &str) -> Result<Self, SpellingError> {
+        let (count, rest) = parameters::size(text)?;
+        let mut devices = Devices { count, ..Devices::default() };
+        if let Some(rest) = rest {
+            parameters::read(&mut devices, rest, &PARAMETERS)?;
+        }
+        devices.validate()?;
+        Ok(devices)
+    }
+}
+
+impl fmt::Display for Devices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.count, parameters::write(self, &Devices::default(), &PARAMETERS))
+    }
+}
+
 impl Devices {
     /// Draws a platform without latencies. `O(count²)`.
     ///
     /// # Errors
     /// Returns an error for a parameter outside its range.
     pub fn generate(&self, seed: u64) -> Result<Platform, GenerateError> {
-        check_parameter("cpu_share", self.cpu_share, 0.0..=1.0, "a probability")?;
-        for (parameter, range) in [("speed", &self.speed), ("rate", &self.rate)] {
-            let expected = "a range above 0 that is not empty";
-            if *range.start() == 0 || range.is_empty() {
-                return Err(GenerateError::Parameter { parameter, value: *range.start() as f64, expected });
-            }
-        }
-        check_count("devices", self.count.into(), MAX_DEVICES)?;
+        self.validate()?;
         let count = self.count as usize;
         let devices = self.draw_devices(&mut Random::stream(seed, 1));
         let mut random = Random::stream(seed, 2);
@@ -52,6 +110,17 @@ impl Devices {
             }
         }
         Ok(Platform::new(devices, |from, to| (0.0, rates[from.index() * count + to.index()]))?)
+    }
+
+    fn validate(&self) -> Result<(), GenerateError> {
+        check_parameter("cpu-share", self.cpu_share, 0.0..=1.0, "a probability")?;
+        for (parameter, range) in [("speed", &self.speed), ("rate", &self.rate)] {
+            let expected = "a range above 0 that is not empty";
+            if *range.start() == 0 || range.is_empty() {
+                return Err(GenerateError::Parameter { parameter, value: *range.start() as f64, expected });
+            }
+        }
+        check_count("devices", self.count.into(), MAX_DEVICES)
     }
 
     fn draw_devices(&self, random: &mut Random) -> Vec<Device> {

@@ -10,13 +10,26 @@
 //! distance (a limit of 3 connects levels 1 or 2 apart), round probabilities give its numbers of edges.
 //! [`Layered::table_7_1`] uses these probabilities.
 
-use super::{GenerateError, MAX_PAIRS, Random, check_count, check_parameter, check_size};
+use super::parameters::{self, Parameter, RANGE, SpellingError, range, range_text};
+use super::{GenerateError, MAX_PAIRS, MAX_TASKS, Random, check_count, check_parameter, check_size};
 use crate::graph::{DatumId, GraphBuilder, Task, TaskGraph, TaskId};
 use crate::platform::DeviceKinds;
 use std::collections::BTreeSet;
+use std::fmt;
 use std::ops::RangeInclusive;
+use std::str::FromStr;
 
 /// Parameters of a random graph of levels.
+///
+/// As text it is the number of levels, and after commas the parameters that differ from the default:
+///
+/// ```
+/// use anabranch_placement::generate::{EdgeReach, Layered};
+///
+/// let layered: Layered = "30,tasks=10-20,decay=0.5".parse()?;
+/// assert_eq!(layered, Layered { levels: 30, tasks_a_level: 10..=20, reach: EdgeReach::Decay(0.5), ..Layered::default() });
+/// # Ok::<(), anabranch_placement::generate::SpellingError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layered {
     /// Number of levels.
@@ -75,6 +88,116 @@ impl Default for Layered {
     }
 }
 
+/// Kind of probabilities and factors, for messages.
+const SHARE: &str = "a number from 0 to 1, such as 0.05";
+
+/// Parameters after the number of levels.
+const PARAMETERS: [Parameter<Layered>; 11] = [
+    Parameter {
+        key: "tasks",
+        about: "tasks per level",
+        expected: RANGE,
+        write: |layered| Some(range_text(&layered.tasks_a_level)),
+        read: |layered, text| range(text).map(|range| layered.tasks_a_level = range),
+    },
+    Parameter {
+        key: "edge-probability",
+        about: "of an edge between tasks on neighbouring levels",
+        expected: SHARE,
+        write: |layered| Some(layered.edge_probability.to_string()),
+        read: |layered, text| text.parse().ok().map(|share| layered.edge_probability = share),
+    },
+    Parameter {
+        key: "limit",
+        about: "edge level limit: tasks fewer levels apart are equally likely to have an edge",
+        expected: "a whole number below 4294967296, such as 10",
+        write: |layered| match layered.reach {
+            EdgeReach::Limit(limit) => Some(limit.to_string()),
+            EdgeReach::Decay(_) => None,
+        },
+        read: |layered, text| text.parse().ok().map(|limit| layered.reach = EdgeReach::Limit(limit)),
+    },
+    Parameter {
+        key: "decay",
+        about: "factor of the probability per further level, instead of limit",
+        expected: SHARE,
+        write: |layered| match layered.reach {
+            EdgeReach::Limit(_) => None,
+            EdgeReach::Decay(factor) => Some(factor.to_string()),
+        },
+        read: |layered, text| text.parse().ok().map(|factor| layered.reach = EdgeReach::Decay(factor)),
+    },
+    Parameter {
+        key: "long-range-share",
+        about: "share of long-range edges in all edges",
+        expected: SHARE,
+        write: |layered| Some(layered.long_range_share.to_string()),
+        read: |layered, text| text.parse().ok().map(|share| layered.long_range_share = share),
+    },
+    Parameter {
+        key: "tensor-size",
+        about: "bytes of a task's datum",
+        expected: RANGE,
+        write: |layered| Some(range_text(&layered.tensor_size)),
+        read: |layered, text| range(text).map(|range| layered.tensor_size = range),
+    },
+    Parameter {
+        key: "operations",
+        about: "of a task",
+        expected: RANGE,
+        write: |layered| Some(range_text(&layered.operations)),
+        read: |layered, text| range(text).map(|range| layered.operations = range),
+    },
+    Parameter {
+        key: "memory",
+        about: "resident bytes of a task",
+        expected: RANGE,
+        write: |layered| Some(range_text(&layered.memory)),
+        read: |layered, text| range(text).map(|range| layered.memory = range),
+    },
+    Parameter {
+        key: "cpu-only",
+        about: "probability that a task runs only on CPUs",
+        expected: SHARE,
+        write: |layered| Some(layered.cpu_only.to_string()),
+        read: |layered, text| text.parse().ok().map(|share| layered.cpu_only = share),
+    },
+    Parameter {
+        key: "gpu-only",
+        about: "probability that a task runs only on GPUs",
+        expected: SHARE,
+        write: |layered| Some(layered.gpu_only.to_string()),
+        read: |layered, text| text.parse().ok().map(|share| layered.gpu_only = share),
+    },
+    Parameter {
+        key: "colocation",
+        about: "factor of the number of colocation groups",
+        expected: SHARE,
+        write: |layered| Some(layered.colocation.to_string()),
+        read: |layered, text| text.parse().ok().map(|factor| layered.colocation = factor),
+    },
+];
+
+impl FromStr for Layered {
+    type Err = SpellingError;
+
+    fn from_str(text: &str) -> Result<Self, SpellingError> {
+        let (levels, rest) = parameters::size(text)?;
+        let mut layered = Layered { levels, ..Layered::default() };
+        if let Some(rest) = rest {
+            parameters::read(&mut layered, rest, &PARAMETERS)?;
+        }
+        layered.validate()?;
+        Ok(layered)
+    }
+}
+
+impl fmt::Display for Layered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.levels, parameters::write(self, &Layered::default(), &PARAMETERS))
+    }
+}
+
 impl Layered {
     /// Returns the parameters of the synthetic graphs 1 to 6 of Table 7.1.
     pub fn table_7_1(graph: u32) -> Option<Layered> {
@@ -110,19 +233,22 @@ impl Layered {
     }
 
     fn validate(&self) -> Result<(), GenerateError> {
+        // The names of parameters are those of their text.
         let probability = "a probability";
-        check_parameter("edge_probability", self.edge_probability, 0.0..=1.0, probability)?;
-        check_parameter("cpu_only", self.cpu_only, 0.0..=1.0, probability)?;
-        check_parameter("gpu_only", self.gpu_only, 0.0..=1.0 - self.cpu_only, "what cpu_only leaves of 1, or less")?;
-        check_parameter("long_range_share", self.long_range_share, 0.0..=0.99, "at most 0.99")?;
+        check_parameter("edge-probability", self.edge_probability, 0.0..=1.0, probability)?;
+        check_parameter("cpu-only", self.cpu_only, 0.0..=1.0, probability)?;
+        check_parameter("gpu-only", self.gpu_only, 0.0..=1.0 - self.cpu_only, "what cpu-only leaves of 1, or less")?;
+        check_parameter("long-range-share", self.long_range_share, 0.0..=0.99, "at most 0.99")?;
         check_parameter("colocation", self.colocation, 0.0..=1.0, "from 0 to 1")?;
         if let EdgeReach::Decay(factor) = self.reach {
-            check_parameter("the decay", factor, 0.0..=0.99, "at most 0.99")?;
+            check_parameter("decay", factor, 0.0..=0.99, "at most 0.99")?;
         }
         let reach = match self.reach {
             EdgeReach::Limit(limit) => limit.min(self.levels),
             EdgeReach::Decay(_) => self.levels,
         };
+        // Levels may be empty, so the limit of tasks does not limit them.
+        check_count("levels", self.levels.into(), MAX_TASKS)?;
         check_count("pairs of levels", u128::from(self.levels) * u128::from(reach), MAX_PAIRS)?;
         let most = u128::from(self.levels) * u128::from(*self.tasks_a_level.end().max(self.tasks_a_level.start()));
         check_size(most, 0)
@@ -315,6 +441,7 @@ mod tests {
             Layered { cpu_only: 0.6, gpu_only: 0.6, ..base() },
             Layered { reach: EdgeReach::Decay(1.0), ..base() },
             Layered { levels: u32::MAX, tasks_a_level: 0..=u64::MAX, ..base() },
+            Layered { levels: u32::MAX, tasks_a_level: 0..=0, reach: EdgeReach::Limit(0), ..base() },
             Layered { levels: 1000, tasks_a_level: 4000..=4000, reach: EdgeReach::Limit(900), ..base() },
         ];
         for parameters in cases {

@@ -5,7 +5,7 @@
 
 use anabranch_placement::check::check_placement;
 use anabranch_placement::format::{LoadedProblem, read_problems};
-use anabranch_placement::generate::{Devices, Layered, RandomDag, Sweep, graph_by_name};
+use anabranch_placement::generate::{Devices, Family, Layered, RandomDag, Sweep};
 use anabranch_placement::order::{ORDERS, order_by_name};
 use anabranch_placement::place::{STRATEGIES, strategy_by_name};
 use anabranch_placement::problem::MemoryRule;
@@ -34,7 +34,7 @@ fn generated() -> Vec<(LoadedProblem, Rules)> {
     let families = [("random", 90), ("fft", 8), ("gauss", 9), ("cholesky", 5), ("wavefront", 7), ("out-tree", 5)];
     for ((family, size), seed) in families.into_iter().chain([("in-tree", 5), ("fork-join", 3)]).zip(1..) {
         for devices in [1, 3, 9] {
-            let graph = graph_by_name(family, size, seed).unwrap().unwrap();
+            let graph = format!("{family}:{size}").parse::<Family>().unwrap().generate(seed).unwrap();
             let sweep = Sweep { devices, communication: f64::from(devices) / 3.0, ..Sweep::default() };
             problems.push((sweep.problem(family, graph, seed).unwrap(), Rules::default()));
         }

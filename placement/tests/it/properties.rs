@@ -3,7 +3,7 @@
 use crate::instances::Instance;
 use anabranch_placement::check::{check_placement, check_schedule};
 use anabranch_placement::evaluate::{Baseline, Metrics};
-use anabranch_placement::generate::{Sweep, graph_by_name};
+use anabranch_placement::generate::{Family, Sweep};
 use anabranch_placement::graph::TaskId;
 use anabranch_placement::order::{ORDERS, Order, Pct, Planned, order_by_name};
 use anabranch_placement::place::{PlaceError, Placement, STRATEGIES, strategy_by_name};
@@ -152,7 +152,7 @@ fn generated_graphs_are_placed_by_every_strategy() {
     let sizes = [("layered", 2), ("random", 30), ("fft", 8), ("gauss", 6), ("cholesky", 4), ("wavefront", 5)];
     for ((family, size), seed) in sizes.into_iter().chain([("in-tree", 4), ("out-tree", 4), ("fork-join", 2)]).zip(1..)
     {
-        let graph = graph_by_name(family, size, seed).unwrap().unwrap();
+        let graph = format!("{family}:{size}").parse::<Family>().unwrap().generate(seed).unwrap();
         let loaded = Sweep { devices: 4, ..Sweep::default() }.problem(family, graph, seed).unwrap();
         let problem = under(&loaded.problem().unwrap(), Rules::THESIS);
         let placements = placements(&problem);

@@ -4,6 +4,7 @@ mod args;
 mod assignment;
 mod bench;
 mod calibrate;
+mod cases;
 mod compare;
 mod compile;
 mod configurations;

@@ -3,6 +3,7 @@
 mod report;
 mod schedule;
 
+use super::cases;
 use super::files::file_of;
 use super::progress::Progress;
 use super::rules::{RuleArgs, SearchArgs};
@@ -25,20 +26,24 @@ Examples:
   anabranch simulate graph.csv devices.csv --place heft --send-ops 10
   anabranch simulate graph.csv devices.csv --assignment placement.json --order fifo --json
   anabranch simulate problem.json --place auto --evaluations 100000 --gantt schedule.svg -o placement.json
+  anabranch simulate layered:20,tasks=10-30,decay=0.5 random:8 --place cp --seed 1
   anabranch simulate problem.json other.json --schedule schedule.csv --trace trace.json";
 
 /// Place a task graph on devices, simulate it, check the schedule, and measure it
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct SimulateCommand {
-    /// Graph (CSV, JSON, WfCommons) or problems (JSON, SAGA)
-    #[arg(value_name = "GRAPH|PROBLEM")]
+    /// Graph or problems in a file, or a family such as fft:16
+    ///
+    /// Graphs are CSV of Laich 2017, our JSON or WfCommons. Problems are our JSON or SAGA. `anabranch sweep --help`
+    /// describes families.
+    #[arg(value_name = "GRAPH|PROBLEM|FAMILY:SIZE")]
     graph: PathBuf,
-    /// Devices, if the graph has none: CSV, JSON or platform file
+    /// Devices, if the graph has none: a file, or random:10
     ///
     /// This is CSV of Laich 2017, our JSON, or a platform file (`anabranch platform -o FILE`). Next to a whole problem,
-    /// a platform file replaces its memories, links and times.
-    #[arg(value_name = "DEVICES|PLATFORM.json")]
+    /// a platform file replaces its memories, links and times. `anabranch sweep --help` describes random devices.
+    #[arg(value_name = "DEVICES|PLATFORM.json|KIND:COUNT")]
     devices: Option<PathBuf>,
     /// Use only the problem of this name
     #[arg(long, value_name = "NAME")]
@@ -60,7 +65,7 @@ pub(crate) struct SimulateCommand {
     gantt: Option<PathBuf>,
     #[command(flatten)]
     schedule: ScheduleArgs,
-    /// Set the seed of the search
+    /// Set the seed of the search, and of random graphs and devices
     #[arg(long, value_name = "SEED", default_value_t = 0, help_heading = "Search")]
     seed: u64,
     #[command(flatten)]
@@ -111,9 +116,12 @@ impl SimulateCommand {
     }
 
     fn read(&self) -> Result<Vec<LoadedProblem>, CliError> {
-        let mut problems = match &self.devices {
-            None => read_problems(&[&self.graph])?,
-            Some(devices) => on_devices(&self.graph, devices)?,
+        let mut problems = match self.generated() {
+            Some((graph, devices)) => vec![cases::problem(&graph, devices.as_deref(), self.seed)?],
+            None => match &self.devices {
+                None => read_problems(&[&self.graph])?,
+                Some(devices) => on_devices(&self.graph, devices)?,
+            },
         };
         if let Some(name) = &self.problem {
             let known: Vec<String> = problems.iter().map(|problem| Name(&problem.name).to_string()).collect();
@@ -132,6 +140,14 @@ impl SimulateCommand {
         }
         problems.iter_mut().for_each(|problem| self.rules.apply(problem));
         Ok(problems)
+    }
+
+    /// Returns the graph and the devices, if one of them is no file.
+    fn generated(&self) -> Option<(String, Option<String>)> {
+        let devices = self.devices.as_ref().map(|path| path.display().to_string());
+        let graph = self.graph.display().to_string();
+        let generated = cases::is_generator(&graph) || devices.as_deref().is_some_and(cases::is_generator);
+        generated.then_some((graph, devices))
     }
 
     fn about(&self, loaded: &LoadedProblem, error: &dyn std::fmt::Display) -> CliError {
@@ -223,7 +239,7 @@ fn no_graph(path: &Path) -> CliError {
 }
 
 /// Whether a file declares itself a platform file.
-fn is_platform_file(path: &Path) -> Result<bool, CliError> {
+pub(super) fn is_platform_file(path: &Path) -> Result<bool, CliError> {
     #[derive(Deserialize)]
     struct Outline {
         format: String,

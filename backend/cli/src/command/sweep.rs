@@ -2,7 +2,6 @@
 //! written at once, so that an interrupted sweep can continue.
 
 mod adversarial;
-mod cases;
 mod charts;
 mod jobs;
 mod results;
@@ -10,6 +9,7 @@ mod stochastic;
 mod work;
 
 use super::args::parse_count;
+use super::cases::{self, Case};
 use super::files::file_of;
 use super::interrupt::cancel_on_interrupt;
 use super::progress::Progress;
@@ -22,7 +22,6 @@ use anabranch_report::chart::Bar;
 use anabranch_report::table::Table;
 use anabranch_report::text::{amount, count, duration};
 use anabranch_report::trial::{AUTO, OrderName, strategy};
-use cases::Case;
 use charts::SeedGroup;
 use clap::Args;
 use results::{Key, Results, Row};
@@ -37,12 +36,17 @@ const EXAMPLES: &str = "\
 Graphs are files or FAMILY:SIZE. Devices are files, random:COUNT (Laich 2017, chapter 6), or related:COUNT:CCR and
 unrelated:COUNT:CCR (Topcuoglu 2002, section 5). CCR is the mean transfer divided by the mean task; the default is 1.
 
+layered:SIZE takes the parameters of Laich 2017, chapter 6, as in layered:20,tasks=10-30,decay=0.5: tasks, edge-probability, limit or
+decay, long-range-share, tensor-size, operations, memory, cpu-only, gpu-only and colocation. random:COUNT takes cpu-share, speed, rate and
+memory-times-speed. The message about another key says what each one means.
+
 A result has the makespan, its lower bound and the gap to it, the schedule length ratio and the speedup, the traffic by sends and by cut
 edges, the utilisation and peak memory of each device, and the seconds of placing and simulating. If there is no result, it has the reason.
 
 Examples:
   anabranch sweep graph.csv --devices devices_7.csv --devices devices_50.csv --send-ops 10 -o results.csv --chart charts
   anabranch sweep cholesky:10 fft:32 random:200 --devices unrelated:8:0.5 --strategies heft,peft,etf --seeds 20
+  anabranch sweep layered:20,colocation=0 layered:20,colocation=0.5 --devices random:8,cpu-share=0.5 --seeds 10
   anabranch sweep problem.json --strategies all --orders pct,msr,fifo --json
   anabranch sweep --adversarial heft,cpop --seeds 5 --instances worst
   anabranch sweep --adversarial heft,cpop,mite,cp --seeds 5 --chart charts

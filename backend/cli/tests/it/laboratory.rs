@@ -240,6 +240,44 @@ fn what_cannot_be_swept_is_refused_with_the_next_step() {
     laboratory.refuses(&["sweep", "fft:8", "--devices", "random:3", "-o", "x.txt"], &["x.txt", ".csv"]);
 }
 
+/// `simulate` takes the families of `sweep`, and draws the same problem for the same seed.
+#[test]
+fn families_are_simulated_as_they_are_swept() {
+    let laboratory = Anabranch::new();
+    let (graph, devices) = ("layered:6,tasks=5-9,decay=0.5", "random:4,cpu-share=0.5");
+    let one = |graph: &str, seed: &str| laboratory.json(&["simulate", graph, devices, "--place", "cp", "--seed", seed]);
+    let rows = laboratory.json(&["sweep", graph, "--devices", devices, "--strategies", "cp", "--seeds", "2"]);
+    for (row, seed) in rows.as_array().expect("rows").iter().zip(["0", "1"]) {
+        let report = one(graph, seed);
+        assert_eq!((&report["makespan"], &report["problem"]), (&row["makespan"], &json!(graph)));
+    }
+    assert_ne!(one(graph, "0")["makespan"], one(graph, "1")["makespan"]);
+    assert_ne!(one(graph, "0")["makespan"], one("layered:6,tasks=5-9", "0")["makespan"]);
+    laboratory.json(&["simulate", &data("convolutional_network_graph.csv"), "unrelated:3:0.5"]);
+    laboratory.json(&["simulate", "fft:8", &data("devices_7.csv"), "-o", "placement.json"]);
+    laboratory.json(&["simulate", "fft:8", &data("devices_7.csv"), "--assignment", "placement.json"]);
+    laboratory.text(&["formats", "platform", "--write", "formats"]);
+    laboratory.json(&["simulate", "fft:8", "formats/platform.json"]);
+    laboratory.json(&["sweep", "fft:8", "--devices", "formats/platform.json", "--strategies", "heft"]);
+    laboratory.refuses(&["simulate", "fft:8"], &["fft:8", "random:10"]);
+    laboratory.refuses(&["simulate", &data("formats/unrelated.json"), "random:3"], &["its own devices", "random:3"]);
+    laboratory.refuses(&["simulate", "layered:6,width=3", "random:3"], &["`width`", "edge-probability"]);
+}
+
+/// The help names every parameter of the generators that messages list.
+#[test]
+fn the_help_names_all_parameters_of_generators() {
+    let laboratory = Anabranch::new();
+    let help = laboratory.text(&["sweep", "--help"]);
+    for (graph, devices) in [("layered:4,x=1", "random:3"), ("fft:4", "random:3,x=1")] {
+        let output = laboratory.run(&["sweep", graph, "--devices", devices]);
+        let message = String::from_utf8_lossy(&output.stderr);
+        let (_, listed) = message.split_once("the parameters are ").expect("a list");
+        let keys: Vec<&str> = listed.split("), ").filter_map(|part| part.split(' ').next()).collect();
+        assert!(keys.len() >= 4 && keys.iter().all(|key| help.contains(key)), "{keys:?}");
+    }
+}
+
 /// Any model's task graph becomes a problem that can be simulated, and a CSV that other tools read.
 #[test]
 fn a_models_task_graph_is_written_and_simulated() {

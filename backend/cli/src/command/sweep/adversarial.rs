@@ -1,9 +1,9 @@
 //! `sweep --adversarial`: the instances that simulated annealing finds, on which a strategy is worst against another.
 
+use super::super::cases::{self, Case};
 use super::super::progress::Progress;
 use super::super::{CliError, Output, write_file, write_with};
-use super::cases::Case;
-use super::{SweepCommand, cases, jobs, searches};
+use super::{SweepCommand, jobs, searches};
 use anabranch::compare::Median;
 use anabranch::execute::CancelToken;
 use anabranch_placement::adversarial::{Annealing, Ranges, Worst, random_start};

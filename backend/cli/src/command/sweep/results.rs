@@ -1,8 +1,8 @@
 //! Results of a sweep, and the file to which they are appended line by line.
 
 use super::super::CliError;
+use super::super::cases::Case;
 use super::super::rules::{RuleArgs, SearchArgs};
-use super::cases::Case;
 use super::searches;
 use anabranch::files;
 use anabranch_placement::evaluate::Metrics;

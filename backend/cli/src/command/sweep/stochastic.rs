@@ -1,10 +1,10 @@
 //! `sweep --stochastic`: static plans under uncertain times.
 
+use super::super::cases::{self, Case};
 use super::super::progress::Progress;
 use super::super::{CliError, Output};
-use super::cases::Case;
 use super::results::Key;
-use super::{SweepCommand, cases, jobs};
+use super::{SweepCommand, jobs};
 use anabranch_placement::format::LoadedProblem;
 use anabranch_placement::order::{Fifo, Msr, Order, Pct};
 use anabranch_placement::place::Auto;

@@ -1,8 +1,8 @@
 //! Work of a sweep: placements, each simulated under all orders.
 
 use super::super::CliError;
+use super::super::cases::Case;
 use super::super::rules::{RuleArgs, SearchArgs};
-use super::cases::Case;
 use super::jobs;
 use super::results::{Key, Row};
 use anabranch::execute::CancelToken;

@@ -1,12 +1,12 @@
-//! Cases of a sweep: graphs from files and families, on platforms from files and families.
+//! Problems to simulate: graphs from files and families, on platforms from files and families.
 
-use super::super::CliError;
-use super::super::args::parse_size;
+use super::CliError;
+use super::simulate::is_platform_file;
+use anabranch::planning::PlatformFile;
 use anabranch_placement::format::{Loaded, LoadedGraph, LoadedProblem, read as read_file};
-use anabranch_placement::generate::{Devices, FAMILIES, GenerateError, Heterogeneity, Sweep, graph_by_name};
+use anabranch_placement::generate::{Devices, Family, GenerateError, Heterogeneity, Sweep};
 use anabranch_placement::platform::Platform;
 use anabranch_placement::problem::MemoryRule;
-use anabranch_placement::quoted::Name;
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -27,20 +27,17 @@ enum Source {
 #[derive(Clone)]
 enum GraphSource {
     File(Box<LoadedGraph>),
-    Family { name: String, size: u32 },
+    Family(Family),
 }
 
 #[derive(Clone)]
 enum PlatformSource {
     File(Platform),
     /// Laich 2017, chapter 6.
-    Random(u32),
+    Random(Devices),
     /// Topcuoglu 2002, section 5.
     Heterogeneous(Sweep),
 }
-
-/// Families that use their seed; the others have one graph per size.
-const RANDOM: [&str; 3] = ["random", "layered", "table-7.1"];
 
 impl Case {
     /// Whether it depends on the seed.
@@ -48,7 +45,7 @@ impl Case {
         match &self.source {
             Source::Whole(_) => false,
             Source::Parts(GraphSource::File(_), PlatformSource::File(_)) => false,
-            Source::Parts(GraphSource::Family { name, .. }, PlatformSource::File(_)) => RANDOM.contains(&name.as_str()),
+            Source::Parts(GraphSource::Family(family), PlatformSource::File(_)) => family.draws(),
             Source::Parts(..) => true,
         }
     }
@@ -62,19 +59,15 @@ impl Case {
         let failed = |error: GenerateError| CliError::input(format!("{} on {}: {error}", self.graph, self.devices));
         let graph = match graph {
             GraphSource::File(graph) => (**graph).clone(),
-            GraphSource::Family { name, size } => {
-                let made = graph_by_name(name, *size, seed);
-                let graph = made.ok_or_else(|| unknown_family(name))?.map_err(failed)?;
+            GraphSource::Family(family) => {
+                let graph = family.generate(seed).map_err(failed)?;
                 let (memory_rule, time_unit) = (MemoryRule::SizeEstimate, None);
                 LoadedGraph { name: self.graph.clone(), graph, memory_rule, time_unit, task_ids: Vec::new() }
             }
         };
         match platform {
             PlatformSource::File(platform) => Ok(graph.on(platform.clone())?),
-            PlatformSource::Random(count) => {
-                let platform = Devices { count: *count, ..Devices::default() }.generate(seed).map_err(failed)?;
-                Ok(graph.on(platform)?)
-            }
+            PlatformSource::Random(devices) => Ok(graph.on(devices.generate(seed).map_err(failed)?)?),
             PlatformSource::Heterogeneous(sweep) => sweep.problem(&self.graph, graph.graph, seed).map_err(failed),
         }
     }
@@ -117,18 +110,27 @@ pub(super) fn read(graphs: &[String], devices: &[String]) -> Result<Vec<Case>, C
     }
 }
 
+/// Returns the problem of a graph on devices, each from a file or a family, for a seed.
+pub(super) fn problem(graph: &str, devices: Option<&str>, seed: u64) -> Result<LoadedProblem, CliError> {
+    match (read_graphs(graph)?.pop(), devices) {
+        (Some(Read::Graph(name, source)), Some(devices)) => {
+            let (devices, platform) = read_platform(devices)?;
+            Case { graph: name, devices, source: Source::Parts(source, platform) }.problem(seed)
+        }
+        (_, None) => Err(CliError::input(format!("{graph} has no devices; name some, for example random:10"))),
+        (_, Some(devices)) => Err(CliError::input(format!("{graph} has its own devices; leave out {devices}"))),
+    }
+}
+
 enum Read {
     Whole(Box<LoadedProblem>),
     Graph(String, GraphSource),
 }
 
 fn read_graphs(text: &str) -> Result<Vec<Read>, CliError> {
-    if let (false, Some((name, size))) = (Path::new(text).exists(), text.split_once(':')) {
-        if !FAMILIES.iter().any(|(family, _)| *family == name) {
-            return Err(unknown_family(name));
-        }
-        let size = parse_size(size).map_err(|error| CliError::input(format!("{text}: {error}")))?;
-        return Ok(vec![Read::Graph(text.into(), GraphSource::Family { name: name.into(), size })]);
+    if is_generator(text) {
+        let family: Family = text.parse().map_err(|error| CliError::input(format!("{text}: {error}")))?;
+        return Ok(vec![Read::Graph(family.to_string(), GraphSource::Family(family))]);
     }
     match read_file(text)? {
         Loaded::Graph(graph) => Ok(vec![Read::Graph(graph.name.clone(), GraphSource::File(graph))]),
@@ -137,9 +139,9 @@ fn read_graphs(text: &str) -> Result<Vec<Read>, CliError> {
     }
 }
 
-fn unknown_family(name: &str) -> CliError {
-    let known: Vec<String> = FAMILIES.iter().map(|(family, about)| format!("{family} ({about})")).collect();
-    CliError::input(format!("there is no file or family {}; the families are {}", Name(name), known.join(", ")))
+/// Whether a text is no file, but spells a family of graphs or devices.
+pub(super) fn is_generator(text: &str) -> bool {
+    text.contains(':') && !Path::new(text).exists()
 }
 
 fn read_platform(text: &str) -> Result<(String, PlatformSource), CliError> {
@@ -148,26 +150,32 @@ fn read_platform(text: &str) -> Result<(String, PlatformSource), CliError> {
             "{text}: unknown devices; write a file's name, random:COUNT, related:COUNT:CCR or unrelated:COUNT:CCR"
         ))
     };
-    if let (false, Some((kind, rest))) = (Path::new(text).exists(), text.split_once(':')) {
+    if let (true, Some((kind, rest))) = (is_generator(text), text.split_once(':')) {
+        if kind == "random" {
+            let devices: Devices = rest.parse().map_err(|error| CliError::input(format!("{text}: {error}")))?;
+            return Ok((format!("random:{devices}"), PlatformSource::Random(devices)));
+        }
         let (count, weight) = rest.split_once(':').map_or((rest, None), |(count, weight)| (count, Some(weight)));
         let devices = count.parse().map_err(|_| wrong())?;
         let communication = weight.map_or(Ok(1.0), str::parse).map_err(|_| wrong())?;
         let heterogeneous = |heterogeneity| {
             PlatformSource::Heterogeneous(Sweep { devices, heterogeneity, communication, ..Sweep::default() })
         };
-        let source = match (kind, weight) {
-            ("random", None) => PlatformSource::Random(devices),
-            ("related", _) => heterogeneous(Heterogeneity::Related),
-            ("unrelated", _) => heterogeneous(Heterogeneity::Unrelated),
+        let source = match kind {
+            "related" => heterogeneous(Heterogeneity::Related),
+            "unrelated" => heterogeneous(Heterogeneity::Unrelated),
             _ => return Err(wrong()),
         };
         return Ok((text.into(), source));
     }
+    let path = Path::new(text);
+    let stem = path.file_stem().map_or(text.into(), |stem| stem.to_string_lossy().into_owned());
+    if is_platform_file(path)? {
+        let platform = PlatformFile::read(path)?.platform().map_err(|error| CliError::in_file(path, error))?;
+        return Ok((stem, PlatformSource::File(platform)));
+    }
     match read_file(text)? {
-        Loaded::Platform(platform) => {
-            let stem = Path::new(text).file_stem().map_or(text.into(), |stem| stem.to_string_lossy().into_owned());
-            Ok((stem, PlatformSource::File(platform)))
-        }
+        Loaded::Platform(platform) => Ok((stem, PlatformSource::File(platform))),
         _ => Err(CliError::input(format!("{text} does not hold devices"))),
     }
 }
@@ -195,20 +203,24 @@ mod tests {
     }
 
     #[test]
-    fn families_that_draw_are_known() {
-        for (name, _) in FAMILIES {
-            let graph = |seed| graph_by_name(name, 4, seed).expect("known").expect("a graph");
-            assert_eq!(graph(1) != graph(2), RANDOM.contains(name), "{name}");
-        }
+    fn parameters_are_named_alike_however_they_are_written() {
+        let cases = read(&["layered:3,limit=10,tasks=5".into()], &["random:5,rate=10-60,cpu-share=0.5".into()]);
+        let case = &cases.expect("a case")[0];
+        assert_eq!((case.graph.as_str(), case.devices.as_str()), ("layered:3,tasks=5-5", "random:5,cpu-share=0.5"));
+        assert_eq!(case.problem(0).expect("a problem").graph.task_count(), 15);
     }
 
     #[test]
     fn what_cannot_be_a_case_is_refused_with_the_next_step() {
         for (graphs, devices, part) in [
-            (["fft:4"], &["random:x"][..], "random:COUNT"),
-            (["fft:4"], &["random:3:1"], "random:COUNT"),
+            (["fft:4"], &["random:x"][..], "size is `x`"),
+            (["fft:4"], &["random:3:1"], "size is `3:1`"),
+            (["fft:4"], &["alike:3"], "random:COUNT"),
+            (["fft:4"], &["random:3,cpus=1"], "memory-times-speed"),
+            (["layered:4,width=3"], &["random:3"], "edge-probability"),
+            (["layered:4"], &["random:3", "random:03"], "twice"),
             (["fft:4"], &[], "--devices random:10"),
-            (["fft:x"], &["random:3"], "not a whole number"),
+            (["fft:x"], &["random:3"], "whole number"),
             (["fftt:4"], &["random:3"], "cholesky"),
             (["missing.csv"], &["random:3"], "missing.csv"),
             (["fft:4"], &["random:3", "random:3"], "twice"),
