@@ -5,8 +5,13 @@ use anabranch_placement::quoted::{self, Line};
 use std::borrow::Cow;
 use std::path::Path;
 
-/// Columns of a terminal.
+/// Most columns of a line in a terminal.
 pub const WIDTH: usize = 100;
+
+/// Returns the columns of a line in this terminal, at most [`WIDTH`].
+pub fn terminal_width() -> usize {
+    terminal_size::terminal_size().map_or(WIDTH, |(columns, _)| usize::from(columns.0).min(WIDTH))
+}
 
 /// Returns `text`, cut to `width` characters with an ellipsis for the missing part.
 pub fn shortened(text: &str, width: usize) -> String {
