@@ -368,10 +368,9 @@ mod table {
         let head = reader.headers()?.clone();
         let column = |name| head.iter().position(|other| other.trim() == name);
         let columns = FIELDS.map(column);
-        for (field, column) in FIELDS.iter().zip(columns).take(3) {
-            if column.is_none() {
-                return Err(Refusal::Missing { place: "the head line".into(), what: field });
-            }
+        if let Some((field, _)) = FIELDS.iter().zip(columns).take(3).find(|(_, column)| column.is_none()) {
+            let what = "column of that name; it needs stage, in, out, and one per processor";
+            return Err(Refusal::Missing { place: format!("`{field}` is missing: the head line"), what });
         }
         let times: Vec<usize> = (0..head.len()).filter(|column| !columns.contains(&Some(*column))).collect();
         let names: Vec<String> = times.iter().map(|&column| head[column].trim().to_owned()).collect();

@@ -11,11 +11,12 @@ use super::{CliError, MORE, Output, say, write_file};
 use anabranch_placement::pipeline::document::{self, Document};
 use anabranch_placement::pipeline::exact::ExactOptions;
 use anabranch_placement::pipeline::experiment::Sought;
-use anabranch_placement::pipeline::{ChooseOptions, Communication, Goal, Link, Parallel, Problem};
+use anabranch_placement::pipeline::{ChooseError, ChooseOptions, Communication, Goal, Link, Parallel, Problem};
+use anabranch_report::text::duration;
 use clap::{Args, ValueEnum};
 use experiments::Experiments;
 use report::Report;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
 A chain of stages processes samples one after the other. It is divided into intervals, and each interval has its own processors: one, replicas
@@ -152,8 +153,7 @@ impl PipelineCommand {
         let problem = Problem::new(stages, processors, rules).map_err(|error| CliError::in_file(file, error))?;
         let options = ChooseOptions { exact, ..ChooseOptions::default() };
         let search = || Report::new(name, &problem, self.goal(), options, self.seed);
-        let report =
-            waiting(output, "searching for mappings", search).map_err(|error| CliError::in_file(file, error))?;
+        let report = waiting(output, "searching for mappings", search).map_err(|error| refused(file, &error))?;
         if let Some(path) = &self.chart {
             write_file(path, report.chart().svg())?;
         }
@@ -190,5 +190,18 @@ impl PipelineCommand {
         ];
         refuse_given(&given, "--experiments")?;
         Ok(self.experiments.sought())
+    }
+}
+
+/// Returns the reason why no mapping was chosen, with the option to change.
+fn refused(file: &Path, error: &ChooseError) -> CliError {
+    match error {
+        ChooseError::OutOfReach { nearest } => {
+            let (period, latency) = (duration(nearest.period), duration(nearest.latency));
+            let found = format!("the nearest has a period of {period} and a latency of {latency}");
+            let message = format!("no mapping was found within the limit; {found}; raise --period or --latency");
+            CliError::in_file(file, message)
+        }
+        error => CliError::in_file(file, error),
     }
 }

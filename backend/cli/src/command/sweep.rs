@@ -216,7 +216,8 @@ fn summary(rows: &[&Row]) -> String {
     let same =
         |one: &SeedGroup, other: &SeedGroup| (&one.0.graph, &one.0.devices) == (&other.0.graph, &other.0.devices);
     let text = |case: &[SeedGroup]| format!("{}\n{}{}\n", heading(&case[0]), table(case), refusals(case));
-    groups.chunk_by(same).map(text).collect()
+    let tables: String = groups.chunk_by(same).map(text).collect();
+    format!("makespans in the unit of time of each graph; ± dev is their standard deviation over the seeds\n\n{tables}")
 }
 
 fn heading((_, rows): &SeedGroup<'_>) -> String {
@@ -227,12 +228,7 @@ fn heading((_, rows): &SeedGroup<'_>) -> String {
         (_, 1) => (format!("{devices} ({there})"), String::new()),
         (_, seeds) => (format!("{devices} ({there})"), format!(", means over {seeds} seeds")),
     };
-    format!(
-        "{} ({}, {}) on {platform}{means}; makespans in the graph's unit of time",
-        Line(graph),
-        count(*tasks, "task"),
-        count(*edges, "edge")
-    )
+    format!("{} ({}, {}) on {platform}{means}", Line(graph), count(*tasks, "task"), count(*edges, "edge"))
 }
 
 /// Returns the reasons why some strategies have no result, for one seed each.

@@ -10,6 +10,12 @@ fn schedules(report: &Value) -> &[Value] {
 }
 
 #[test]
+fn one_processing_element_is_counted_as_one() {
+    let text = Anabranch::new().text(&["dataflow", "chain:1", "--pes", "1"]);
+    assert!(text.contains("on 1 processing element: makespan"), "{text}");
+}
+
+#[test]
 fn schedules_are_proven_by_simulation_and_no_longer_than_without_streaming() {
     let command = Anabranch::new();
     let mut shortest = Vec::new();

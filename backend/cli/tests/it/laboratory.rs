@@ -324,7 +324,11 @@ fn pipelines_are_mapped_by_all_methods() {
     assert!(chart.starts_with("<svg") && chart.contains("front, proven") && chart.contains("chosen"), "{chart}");
     let text = laboratory.text(&["pipeline", &data("pipeline/example.csv"), "--bandwidth", "1e10"]);
     assert!(text.contains("chosen: period") && text.contains("h7b") && text.contains("decode"), "{text}");
-    laboratory.refuses(&["pipeline", "chain.json", "--period", "1"], &["chain.json", "within the limit", "nearest"]);
+    laboratory.refuses(
+        &["pipeline", "chain.json", "--period", "1"],
+        &["chain.json", "within the limit", "nearest", "raise --period"],
+    );
+    laboratory.refuses(&["pipeline", &data("fig2_3_graph.csv")], &["`stage`", "it needs stage, in, out"]);
     laboratory.refuses(&["pipeline", "none.json"], &["none.json"]);
     laboratory.refuses(&["pipeline", "chain.json", "--bandwidth", "1"], &["--bandwidth", "its own links"]);
     laboratory.refuses(&["pipeline"], &["FILE.json"]);

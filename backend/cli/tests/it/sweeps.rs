@@ -72,6 +72,8 @@ fn plans_are_simulated_under_drawn_times() {
     assert_eq!((&still[0]["expected"], &still[0]["price"]), (&still[0]["makespan"], &json!(1.0)));
     let text = laboratory.text(&sweep);
     assert!(text.contains("price of the order") && text.contains("100 draws"), "{text}");
+    let text = laboratory.text(&[&sweep[..], &["--spread", "0", "--draws", "1"]].concat());
+    assert!(text.contains("1 draw within") && !text.contains("-0.0 %"), "{text}");
 }
 
 /// The graph of a model has the uncertainties of the cost store, which the draws use.

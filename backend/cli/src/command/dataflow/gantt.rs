@@ -4,7 +4,7 @@ use super::outcome::Outcome;
 use super::source::Source;
 use anabranch_placement::streaming::NodeId;
 use anabranch_report::chart::{Interval, Lane, Sample, TimePanel, Timeline};
-use anabranch_report::text::{amount, file_name};
+use anabranch_report::text::{amount, count, file_name};
 
 /// Most processing elements that are drawn.
 const MOST_LANES: usize = 128;
@@ -28,9 +28,9 @@ pub(super) fn chart(source: &Source, outcome: &Outcome<'_>) -> Timeline {
         }
     };
     let mut subtitle = format!(
-        "{}, {} processing elements: makespan {} time units, speedup {:.2}",
+        "{}, {}: makespan {} time units, speedup {:.2}",
         outcome.variant.name(),
-        outcome.elements,
+        count(outcome.elements, "processing element"),
         outcome.makespan(),
         outcome.speedup()
     );

@@ -63,9 +63,9 @@ fn facts(source: &Source, outcomes: &[Outcome<'_>]) -> String {
 
 fn schedule(outcome: &Outcome<'_>) -> String {
     let mut text = format!(
-        "\n{} on {} processing elements: makespan {} time units, scheduled in {}\n  speedup {:.2}, utilisation {:.1} %",
+        "\n{} on {}: makespan {} time units, scheduled in {}\n  speedup {:.2}, utilisation {:.1} %",
         outcome.variant.name(),
-        outcome.elements,
+        count(outcome.elements, "processing element"),
         outcome.makespan(),
         duration(outcome.seconds()),
         outcome.speedup(),

@@ -17,12 +17,13 @@ impl SimulateCommand {
         let ratio = |ratio: Option<f64>, none: &str| ratio.map_or(none.into(), |ratio| format!("{ratio:.2}"));
         let gap = |gap: f64| format!(", {} % below", digits(100.0 * gap / (1.0 + gap), 1));
         let gap = metrics.gap.map_or(String::new(), gap);
+        let alone = if loaded.graph.task_count() == 0 { "none" } else { "no device can take everything" };
         let traffic = |bytes| amount(bytes as f64 / loaded.facts.bytes_a_unit);
         let mut facts = vec![
             ("makespan", format(metrics.makespan)),
             ("lower bound", format!("{}{gap}, from the {}", format(metrics.bound.value), metrics.bound.kind)),
             ("schedule length ratio", ratio(metrics.slr, "none")),
-            ("speedup over one device", ratio(metrics.speedup, "no device can take everything")),
+            ("speedup over one device", ratio(metrics.speedup, alone)),
             ("utilisation", format!("{:.1} %", 100.0 * metrics.utilisation)),
             ("traffic", format!("{} in {}", traffic(metrics.traffic), count(metrics.sends, "send"))),
             ("traffic per edge", format!("{} over {} cut edges", traffic(metrics.traffic_per_edge), metrics.cut_edges)),
@@ -92,7 +93,10 @@ const MOST_DEVICES: usize = 20;
 pub(super) fn summary(outcomes: &[Outcome<'_>]) -> Table {
     let mut table = Table::new("problem | >tasks | >devices | >makespan | >bound | >gap | >sends | >placed in");
     for Outcome { loaded, metrics, placed, .. } in outcomes {
-        let format = |time| with_unit(loaded.facts.time_unit.as_deref(), time);
+        let format = |time| match loaded.facts.time_unit.as_deref() {
+            None => amount(time),
+            unit => with_unit(unit, time),
+        };
         table.row([
             loaded.name.clone(),
             loaded.graph.task_count().to_string(),

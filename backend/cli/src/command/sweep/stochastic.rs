@@ -11,7 +11,7 @@ use anabranch_placement::place::Auto;
 use anabranch_placement::quoted::Line;
 use anabranch_placement::stochastic::{Drawn, Stochastic, StochasticError};
 use anabranch_report::table::Table;
-use anabranch_report::text::amount;
+use anabranch_report::text::{amount, count, error};
 use anabranch_report::trial::{OrderName, TrialError, TrialPlacement, strategy};
 use clap::Args;
 use serde::Serialize;
@@ -158,8 +158,9 @@ fn problem_text(rows: &[Row]) -> String {
     let devices = if devices == "own" { "its own devices" } else { devices };
     let percent = amount(100.0 * spread);
     let mut text = format!(
-        "{} on {devices}, seed {seed}: {draws} draws within {percent} % or the file's uncertainty\n",
-        Line(graph)
+        "{} on {devices}, seed {seed}: {} within {percent} % or the file's uncertainty\n",
+        Line(graph),
+        count(*draws, "draw")
     );
     let mut table = Table::new("strategy | order | >makespan | >expected | >95 % | >reordered | >price of the order");
     for row in rows.iter().filter(|row| row.error.is_none()) {
@@ -171,7 +172,7 @@ fn problem_text(rows: &[Row]) -> String {
             cell(row.expected),
             cell(row.percentile_95),
             cell(row.reordered),
-            row.price.map_or(String::new(), |price| format!("{:+.1} %", 100.0 * (price - 1.0))),
+            row.price.map_or(String::new(), |price| error(100.0 * (price - 1.0))),
         ]);
     }
     text.push_str(&table.to_string());
