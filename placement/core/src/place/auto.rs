@@ -18,7 +18,6 @@ mod acceptance;
 mod assigned;
 mod current;
 mod estimate;
-mod evaluate;
 mod inputs;
 mod moves;
 mod portfolio;

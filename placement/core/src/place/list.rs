@@ -16,6 +16,9 @@ use crate::platform::DeviceId;
 use crate::problem::Problem;
 use crate::schedule::{Schedule, Span};
 
+/// Span of a task that has no device yet.
+const NOWHERE: Span = Span { device: DeviceId(0), start: 0.0, end: 0.0 };
+
 /// Partial schedule. Every task is placed after its predecessors.
 pub(crate) struct PartialSchedule<'p> {
     problem: &'p Problem<'p>,
@@ -45,12 +48,11 @@ impl<'p> PartialSchedule<'p> {
     /// Returns an error if units with one feasible device need more memory than it has.
     pub(crate) fn new(problem: &'p Problem<'p>) -> Result<Self, PlaceError> {
         let devices = problem.platform().device_count();
-        let nowhere = Span { device: DeviceId(0), start: 0.0, end: 0.0 };
         Ok(PartialSchedule {
             problem,
             assignment: Assignment::new(problem)?,
             timelines: vec![Timeline::new(); devices],
-            spans: vec![nowhere; problem.graph().task_count()],
+            spans: vec![NOWHERE; problem.graph().task_count()],
             placed: vec![false; problem.graph().task_count()],
             arrival: vec![0.0; devices],
             inserts: true,
@@ -182,13 +184,18 @@ impl<'p> PartialSchedule<'p> {
         for device in devices {
             arrival[device.index()] = 0.0;
         }
-        for &datum in graph.inputs(task) {
-            let produced = self.spans[graph.producer(datum).index()];
-            let bytes = graph.bytes(datum);
-            for &device in devices {
-                let there = produced.end + self.problem.transfer_time(bytes, produced.device, device);
-                let arrival = &mut arrival[device.index()];
-                *arrival = arrival.max(there);
+        // The processor fetches what several inputs need at once, if nothing is computed between.
+        let mut sources = [(NOWHERE, 0); 8];
+        for inputs in graph.inputs(task).chunks(sources.len()) {
+            for (source, &datum) in sources.iter_mut().zip(inputs) {
+                *source = (self.spans[graph.producer(datum).index()], graph.bytes(datum));
+            }
+            for &(produced, bytes) in &sources[..inputs.len()] {
+                for &device in devices {
+                    let there = produced.end + self.problem.transfer_time(bytes, produced.device, device);
+                    let arrival = &mut arrival[device.index()];
+                    *arrival = arrival.max(there);
+                }
             }
         }
     }

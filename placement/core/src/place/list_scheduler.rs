@@ -38,19 +38,18 @@
 //!
 //! Time: `O((V + E) log V + E × devices)`. Each pair of a task and a device adds a search over the device's gaps.
 
+use super::evaluator::Evaluator;
 use super::frontier::Frontier;
 use super::list::{Choice, PartialSchedule};
 use super::ready_list::Pair;
 use super::slowness::fastest_first;
 use super::{PlaceError, Placement, Placer, Reason, ScoreOn, max_min, ready_list};
 use crate::graph::{TaskId, UnitId};
-use crate::order::Pct;
 use crate::platform::DeviceId;
 use crate::problem::Problem;
 use crate::rank::{critical_path, downward_ranks, unrestricted_upward_ranks, upward_ranks};
 use crate::rules::Rules;
 use crate::schedule::Span;
-use crate::simulate::simulate;
 use std::sync::LazyLock;
 
 /// List scheduler: a row of parameters. Its [`Placement::planned`] is the schedule that it builds.
@@ -293,11 +292,12 @@ impl ListScheduler {
         };
         let mut answers = all_priorities.iter().flat_map(|one| judgements.iter().map(move |&other| (one, other)));
         let mut best = build(answers.next().expect("there is one answer at least"));
+        let mut evaluator = Evaluator::new(problem);
         let mut shortest = None;
         for answer in answers {
-            let before = *shortest.get_or_insert_with(|| makespan(problem, &best));
+            let before = *shortest.get_or_insert_with(|| makespan(&mut evaluator, &best, f64::INFINITY));
             let built = build(answer);
-            let makespan = makespan(problem, &built);
+            let makespan = makespan(&mut evaluator, &built, before);
             if makespan < before {
                 (shortest, best) = (Some(makespan), built);
             }
@@ -325,14 +325,14 @@ impl Placer for ListScheduler {
 }
 
 /// Returns the makespan as planned; if the problem has rules that list schedules ignore, as simulated under them.
-/// Infinite if nothing was placed.
-fn makespan(problem: &Problem<'_>, built: &Result<PartialSchedule<'_>, PlaceError>) -> f64 {
+/// Infinite if nothing was placed, or if the simulated makespan exceeds `limit`.
+fn makespan(evaluator: &mut Evaluator<'_>, built: &Result<PartialSchedule<'_>, PlaceError>, limit: f64) -> f64 {
     let Ok(schedule) = built else { return f64::INFINITY };
-    if *problem.rules() == Rules::default() {
+    if *evaluator.placed().problem().rules() == Rules::default() {
         return schedule.spans().iter().map(|span| span.end).fold(0.0, f64::max);
     }
     let device_of: Vec<DeviceId> = schedule.spans().iter().map(|span| span.device).collect();
-    simulate(problem, &device_of, &Pct).map_or(f64::INFINITY, |schedule| schedule.makespan)
+    evaluator.evaluate(&device_of, limit).unwrap_or(f64::INFINITY)
 }
 
 /// Priorities of the tasks of a problem, and its critical path, which all [`variants`] share.

@@ -18,15 +18,20 @@
 //! mean time of the longest path to a sink without transfers, in DLS by `SL`. Of a task's devices, equal in their keys,
 //! the one where it ends first wins. The papers have no gaps, and the processors of ETF's paper are identical.
 //!
-//! Every device has two heaps of ready tasks. One holds tasks whose inputs arrive before the device is free, by offset.
+//! Every device has two queues of ready tasks. One holds tasks whose inputs arrive before the device is free, by offset.
 //! The other holds tasks that the device would have to wait for, by arrival and offset. A device only gets busier, so a
-//! task moves at most once, from the second heap to the first. So the pair with the smallest key is at the top of some
-//! heap. Sources are ready from the start, so each device sorts them once instead of using a heap.
+//! task moves at most once, from the second queue to the first. So the pair with the smallest key is at the top of some
+//! queue.
+//!
+//! Keys only become greater, so the top that a device had when it was last looked at bounds its present top. Only the
+//! devices with the smallest bound are looked at, until a bound is exact. Most entries of a queue are sorted, and few
+//! are in a heap, because taking an entry from a sorted list needs no comparisons.
 //!
 //! Time: `O(V × devices × log V + E × devices)`. Each pair of a task and a device adds a search over the device's gaps.
 //! Memory: `O(V × devices)`.
 
 use super::list::PartialSchedule;
+use super::ready_queue::{Entry, ReadyQueue};
 use super::{PlaceError, Placement, Reason, ScoreOn};
 use crate::graph::TaskId;
 use crate::platform::DeviceId;
@@ -36,7 +41,6 @@ use crate::schedule::Span;
 use crate::total::Total;
 use anabranch_base::quantile::{ascending, median_by_sum};
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 
 /// Key by which a pair is chosen.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -106,65 +110,6 @@ fn place_pairs(
     Ok(state.schedule.finish(strategy))
 }
 
-/// Ready task on one device. The greatest entry goes first: the smallest key, and of equal keys the smallest place.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Entry {
-    key: Reverse<Total>,
-    /// Position of the task in the list of all tasks by decreasing urgency.
-    place: Reverse<u32>,
-    /// Arrival of its inputs on the device.
-    arrival: Total,
-}
-
-impl Entry {
-    fn new(key: f64, place: u32, arrival: f64) -> Self {
-        Entry { key: Reverse(Total(key)), place: Reverse(place), arrival: Total(arrival) }
-    }
-}
-
-/// Ready tasks of one device. Entries of tasks that were placed elsewhere stay until they reach the top.
-#[derive(Debug, Clone, Default)]
-struct Queue {
-    /// Time when everything on the device ends.
-    free: f64,
-    /// Sources with their offsets as keys, ascending.
-    sources: Vec<Entry>,
-    /// Tasks whose inputs have arrived, by offset.
-    arrived: BinaryHeap<Entry>,
-    /// Tasks that the device would wait for, by arrival plus offset, as if the device were free by then.
-    awaited: BinaryHeap<Entry>,
-}
-
-impl Queue {
-    fn push(&mut self, offset: f64, arrival: f64, place: u32) {
-        if arrival <= self.free {
-            self.arrived.push(Entry::new(offset, place, arrival));
-        } else {
-            self.awaited.push(Entry::new(arrival + offset, place, arrival));
-        }
-    }
-
-    /// Returns the entry with the smallest key among those that satisfy `counts`, with that key. `offset` returns the
-    /// offset of a place.
-    fn first(&mut self, counts: impl Fn(u32) -> bool, offset: impl Fn(u32) -> f64) -> Option<Entry> {
-        while let Some(&Entry { arrival: Total(arrival), place: Reverse(place), .. }) = self.awaited.peek()
-            && (arrival <= self.free || !counts(place))
-        {
-            self.awaited.pop();
-            if counts(place) {
-                self.push(offset(place), arrival, place);
-            }
-        }
-        while self.arrived.peek().is_some_and(|entry| !counts(entry.place.0)) {
-            self.arrived.pop();
-        }
-        while self.sources.pop_if(|source| !counts(source.place.0)).is_some() {}
-        let arrived = self.arrived.peek().max(self.sources.last());
-        let arrived = arrived.map(|entry| Entry { key: Reverse(Total(self.free + entry.key.0.0)), ..*entry });
-        arrived.max(self.awaited.peek().copied())
-    }
-}
-
 struct State<'p, F> {
     problem: &'p Problem<'p>,
     pairing: &'p Pairing<F>,
@@ -172,7 +117,7 @@ struct State<'p, F> {
     /// All tasks by decreasing urgency, then by id; and each task's position in that list.
     tasks: Vec<TaskId>,
     places: Vec<u32>,
-    queues: Vec<Queue>,
+    queues: Vec<ReadyQueue>,
     missing: Vec<usize>,
     arrival: Vec<f64>,
 }
@@ -193,7 +138,7 @@ impl<'p, F: Fn(TaskId, DeviceId) -> f64> State<'p, F> {
             schedule: PartialSchedule::new(problem)?,
             tasks,
             places,
-            queues: vec![Queue::default(); devices],
+            queues: Vec::new(),
             missing: graph.task_ids().map(|task| graph.predecessors(task).len()).collect(),
             arrival: vec![0.0; devices],
         };
@@ -202,6 +147,7 @@ impl<'p, F: Fn(TaskId, DeviceId) -> f64> State<'p, F> {
     }
 
     fn sort_sources(&mut self) -> Result<(), PlaceError> {
+        let mut sources = vec![Vec::new(); self.problem.platform().device_count()];
         // The least urgent task comes first: if only urgency counts, the entries are already sorted.
         for place in (0..self.tasks.len() as u32).rev() {
             let task = self.tasks[place as usize];
@@ -209,11 +155,10 @@ impl<'p, F: Fn(TaskId, DeviceId) -> f64> State<'p, F> {
                 continue;
             }
             for device in self.schedule.devices(task)? {
-                let key = (self.pairing.offset)(task, device);
-                self.queues[device.index()].sources.push(Entry::new(key, place, 0.0));
+                sources[device.index()].push(((self.pairing.offset)(task, device), place));
             }
         }
-        self.queues.iter_mut().for_each(|queue| queue.sources.sort_unstable());
+        self.queues = sources.into_iter().map(ReadyQueue::of_sources).collect();
         Ok(())
     }
 
@@ -230,18 +175,44 @@ impl<'p, F: Fn(TaskId, DeviceId) -> f64> State<'p, F> {
 
     /// Returns the task of the pair with the smallest key; on a tie, the most urgent task, the smallest task id, the
     /// smallest device id.
+    ///
+    /// A device's first entry is found again only if its key is the smallest of all, since keys only become greater.
     fn next(&mut self) -> Result<TaskId, PlaceError> {
-        let mut best: Option<Entry> = None;
-        for (device, queue) in self.problem.platform().device_ids().zip(&mut self.queues) {
-            let task = |place: u32| self.tasks[place as usize];
-            let counts = |place| !self.schedule.is_placed(task(place)) && self.schedule.allows(task(place), device);
-            if let Some(entry) = queue.first(counts, |place| (self.pairing.offset)(task(place), device))
-                && best.is_none_or(|best| entry > best)
-            {
-                best = Some(entry);
+        loop {
+            let keys = self.queues.iter().filter_map(|queue| Some(queue.bound()?.key));
+            let Some(least) = keys.max() else { return Err(self.refusal()) };
+            let mut best = None;
+            for device in self.problem.platform().device_ids() {
+                if self.queues[device.index()].bound().is_some_and(|bound| bound.key == least) {
+                    best = best.max(self.first(device));
+                }
+            }
+            if let Some(entry) = best.filter(|entry| entry.key == least) {
+                return Ok(self.tasks[entry.place.0 as usize]);
             }
         }
-        best.map_or_else(|| Err(self.refusal()), |entry| Ok(self.tasks[entry.place.0 as usize]))
+    }
+
+    /// Returns the first entry of a device; finds it again if its task is placed elsewhere, or shares its key.
+    fn first(&mut self, device: DeviceId) -> Option<Entry> {
+        let queue = &self.queues[device.index()];
+        let can_go = |entry: Entry| self.can_go(self.tasks[entry.place.0 as usize], device);
+        if !(queue.is_exact() && queue.bound().is_some_and(can_go)) {
+            self.find_first(device);
+        }
+        self.queues[device.index()].bound()
+    }
+
+    fn find_first(&mut self, device: DeviceId) {
+        let mut queue = std::mem::take(&mut self.queues[device.index()]);
+        let task = |place: u32| self.tasks[place as usize];
+        queue.find_first(|place| self.can_go(task(place), device), |place| (self.pairing.offset)(task(place), device));
+        self.queues[device.index()] = queue;
+    }
+
+    /// Whether `task` is not placed and can still go to `device`, which must be feasible for it.
+    fn can_go(&self, task: TaskId, device: DeviceId) -> bool {
+        !self.schedule.is_placed(task) && self.schedule.allows(task, device)
     }
 
     /// Returns the reason why no pair is left: some ready task has no device with enough free memory.
@@ -258,6 +229,7 @@ impl<'p, F: Fn(TaskId, DeviceId) -> f64> State<'p, F> {
         let span = self.schedule.place_by(task, key, pairing.reason)?;
         let queue = &mut self.queues[span.device.index()];
         queue.free = queue.free.max(span.end);
+        self.find_first(span.device);
         for &next in self.problem.graph().successors(task) {
             self.missing[next.index()] -= 1;
             if self.missing[next.index()] == 0 {
@@ -273,6 +245,76 @@ mod tests {
     use super::*;
     use crate::place::{ListScheduler, Placer};
     use crate::sample;
+
+    /// Places the task of the smallest key each time, as the definition has it: all ready tasks on all devices compared.
+    fn place_plainly(problem: &Problem<'_>, pairing: &Pairing<impl Fn(TaskId, DeviceId) -> f64>) -> Placement {
+        let graph = problem.graph();
+        let mut schedule = PartialSchedule::new(problem).unwrap();
+        let devices = problem.platform().device_count();
+        let (mut free, mut arrival) = (vec![0.0f64; devices], vec![0.0; devices]);
+        for _ in graph.task_ids() {
+            let mut best: Option<(f64, f64, TaskId)> = None;
+            let is_ready = |task: &TaskId| graph.predecessors(*task).iter().all(|&before| schedule.is_placed(before));
+            for task in graph.task_ids().filter(|&task| !schedule.is_placed(task)).filter(is_ready) {
+                let candidates = schedule.devices(task).unwrap();
+                schedule.arrivals(task, &candidates, &mut arrival);
+                for device in candidates {
+                    let start = free[device.index()].max(arrival[device.index()]);
+                    let (key, urgency) = (start + (pairing.offset)(task, device), pairing.urgency[task.index()]);
+                    if best.is_none_or(|best| (key, -urgency, task) < (best.0, -best.1, best.2)) {
+                        best = Some((key, urgency, task));
+                    }
+                }
+            }
+            let (.., task) = best.unwrap();
+            let key = |_: &PartialSchedule<'_>, span: Span| span.start + (pairing.offset)(task, span.device);
+            let span = schedule.place_by(task, key, pairing.reason).unwrap();
+            free[span.device.index()] = free[span.device.index()].max(span.end);
+        }
+        schedule.finish("plain")
+    }
+
+    /// Times are whole numbers, so that many keys are equal and none is rounded.
+    #[test]
+    fn pairs_are_those_of_the_plain_definition() {
+        arbtest::arbtest(|random| {
+            let (tasks, devices) = (random.int_in_range(1..=160u32)?, random.int_in_range(1..=4usize)?);
+            let mut builder = sample::tasks(&vec![1.0; tasks as usize]);
+            for consumer in 1..tasks {
+                for _ in 0..random.int_in_range(0..=2u8)? {
+                    let producer = random.int_in_range(0..=consumer - 1)?;
+                    builder.edge(TaskId(producer), TaskId(consumer), 10 * random.int_in_range(0..=9u64)?);
+                }
+            }
+            if random.ratio(1, 2)? {
+                builder.colocate(TaskId(0), TaskId(tasks - 1));
+            }
+            let mut times = vec![[Some(0.0); 4]; tasks as usize];
+            for row in &mut times {
+                for time in &mut row[..devices] {
+                    *time = Some(f64::from(random.int_in_range(0..=9u8)?));
+                }
+                row[devices..].fill(None);
+            }
+            let loaded = sample::timed(builder.build().unwrap(), &times);
+            let problem = loaded.problem().unwrap();
+            let reason = Reason::EarliestFinish;
+            let levels = static_levels(&problem, |task| problem.mean_time(task).floor());
+            let level = |task: TaskId| levels[task.index()];
+            let urgency = || levels.clone();
+            let expect = |found: Placement, expected: Placement| assert_eq!(found.planned, expected.planned);
+            let pairing = Pairing { reason, offset: |_, _| 0.0, urgency: urgency() };
+            expect(place_pairs(&problem, "plain", &pairing).unwrap(), place_plainly(&problem, &pairing));
+            let offset = |task, device| problem.time(task, device);
+            let pairing = Pairing { reason, offset, urgency: urgency() };
+            expect(place_pairs(&problem, "plain", &pairing).unwrap(), place_plainly(&problem, &pairing));
+            let offset = |task, device| problem.time(task, device) - level(task);
+            let pairing = Pairing { reason, offset, urgency: urgency() };
+            expect(place_pairs(&problem, "plain", &pairing).unwrap(), place_plainly(&problem, &pairing));
+            Ok(())
+        })
+        .budget_ms(500);
+    }
 
     /// The short tasks fill both devices before the long one starts; max-min avoids this.
     #[test]

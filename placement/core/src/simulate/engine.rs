@@ -66,10 +66,8 @@ pub(crate) struct Engine {
     awake: DeviceSets,
     /// Devices that were awake when a round began.
     visited: DeviceSets,
-    /// Number of inputs of each task that have neither arrived nor been announced.
-    missing: Vec<u32>,
-    /// For each task, the arrival of its latest announced input.
-    arrival: Vec<f64>,
+    /// Inputs of each task.
+    inputs: Vec<Inputs>,
     links: Links,
     /// Used instead of `links` if the platform has a network.
     routes: Routes,
@@ -83,12 +81,21 @@ pub(crate) struct Engine {
     makespan: f64,
 }
 
+/// Inputs of a task that have not arrived.
+#[derive(Debug, Clone, Copy)]
+struct Inputs {
+    /// Number of inputs that have neither arrived nor been announced.
+    missing: u32,
+    /// Arrival of the latest announced input.
+    arrival: f64,
+}
+
 impl Engine {
     /// Runs the simulation to the end; returns whether it ended within the limit.
     pub(crate) fn run(&mut self, scene: &Scene<'_>) -> bool {
         self.reset(scene);
         for task in scene.placed.problem().graph().task_ids() {
-            if self.missing[task.index()] == 0 {
+            if self.inputs[task.index()].missing == 0 {
                 self.make_ready(scene, scene.placed.item(task));
             }
         }
@@ -115,12 +122,12 @@ impl Engine {
         (self.links, self.routes) = (Links::default(), Routes::default());
         (self.awake, self.visited) = (DeviceSets::empty(1, devices), DeviceSets::empty(1, devices));
         self.running.reset(devices);
-        refill(&mut self.arrival, graph.task_count(), 0.0);
         refill(&mut self.start, scene.placed.item_count(), 0.0);
         refill(&mut self.end, scene.placed.item_count(), 0.0);
         refill(&mut self.transfer_start, scene.placed.sends().count(), 0.0);
-        self.missing.clear();
-        self.missing.extend(graph.task_ids().map(|task| graph.inputs(task).len() as u32));
+        self.inputs.clear();
+        let missing = graph.task_ids().map(|task| graph.inputs(task).len() as u32);
+        self.inputs.extend(missing.map(|missing| Inputs { missing, arrival: 0.0 }));
     }
 
     /// Applies every event of this moment; returns whether there was one.
@@ -274,7 +281,7 @@ impl Engine {
             return self.schedule_event(arrival, Happening::Arrived(send));
         }
         for &task in scene.placed.sends().receivers(send) {
-            let latest = &mut self.arrival[task.index()];
+            let latest = &mut self.inputs[task.index()].arrival;
             *latest = latest.max(arrival);
             self.deliver(scene, scene.placed.sends().all()[send].datum, task);
         }
@@ -289,11 +296,12 @@ impl Engine {
     /// Records that `datum` has arrived for `task`, or has been announced.
     fn deliver(&mut self, scene: &Scene<'_>, datum: DatumId, task: TaskId) {
         self.ready.deliver(scene.placed, datum, task);
-        self.missing[task.index()] -= 1;
-        if self.missing[task.index()] > 0 {
+        let inputs = &mut self.inputs[task.index()];
+        inputs.missing -= 1;
+        if inputs.missing > 0 {
             return;
         }
-        let (arrival, item) = (self.arrival[task.index()], scene.placed.item(task));
+        let (arrival, item) = (inputs.arrival, scene.placed.item(task));
         if arrival <= self.now {
             self.make_ready(scene, item);
         } else {

@@ -1,6 +1,6 @@
 //! Current placement of the search, with its schedule: starts, successors and causes of each item.
 
-use super::evaluate::Evaluator;
+use crate::place::evaluator::Evaluator;
 use crate::platform::DeviceId;
 use crate::random::Random;
 

@@ -6,8 +6,8 @@
 //! So the estimate of a single task is exact except for the gap that it leaves; otherwise it is a guess.
 
 use super::current::{Busy, Current};
-use super::evaluate::Evaluator;
 use crate::graph::TaskId;
+use crate::place::evaluator::Evaluator;
 use crate::platform::DeviceId;
 
 /// Number of positions on the new device to compare for each task.

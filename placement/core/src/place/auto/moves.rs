@@ -5,8 +5,8 @@
 //! device.
 
 use super::assigned::Assigned;
-use super::evaluate::Evaluator;
 use crate::graph::{TaskId, UnitId};
+use crate::place::evaluator::Evaluator;
 use crate::platform::DeviceId;
 use crate::random::Random;
 

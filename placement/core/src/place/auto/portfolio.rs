@@ -1,7 +1,7 @@
 //! Every constructive strategy, each with its makespan under PCT.
 
 use super::super::{PlaceError, Placement, STRATEGIES, strategy_by_name};
-use super::evaluate::Evaluator;
+use crate::place::evaluator::Evaluator;
 use crate::problem::Problem;
 
 /// A strategy's placement and its makespan under PCT.

@@ -8,8 +8,8 @@
 
 use super::super::timeline::Timeline;
 use super::assigned::Assigned;
-use super::evaluate::Evaluator;
 use crate::graph::{TaskId, UnitId};
+use crate::place::evaluator::Evaluator;
 use crate::platform::DeviceId;
 use crate::problem::Problem;
 use crate::random::Random;

@@ -1,7 +1,7 @@
 //! Makespans of many placements of one problem, one after the other, each as simulated under PCT.
 //!
-//! An evaluation ends as soon as the makespan is known to exceed a limit: when an item starts or becomes ready so late
-//! that its remaining path ends after the limit.
+//! An evaluation ends as soon as the makespan is known to exceed a limit: when a device has more to do, or when an item
+//! starts or becomes ready so late that its remaining path ends after the limit.
 
 use crate::order::{PlacedGraph, Rule, path_computation_times, remaining_times};
 use crate::platform::DeviceId;
@@ -18,6 +18,8 @@ pub(super) struct Evaluator<'p> {
     rule: Rule,
     /// For each item, the time from its start to the end of everything that depends on it, without waiting for devices.
     rest: Vec<f64>,
+    /// Time of all items of each device.
+    loads: Vec<f64>,
     engine: Engine,
 }
 
@@ -27,6 +29,7 @@ impl<'p> Evaluator<'p> {
             placed: PlacedGraph::unplaced(problem),
             rule: Rule::Greatest(Vec::new()),
             rest: Vec::new(),
+            loads: Vec::new(),
             engine: Engine::default(),
         }
     }
@@ -35,11 +38,25 @@ impl<'p> Evaluator<'p> {
     /// exceeds `limit`.
     pub(super) fn evaluate(&mut self, device_of: &[DeviceId], limit: f64) -> Option<f64> {
         self.placed.fill(device_of);
+        let most = limit * (1.0 + ROUNDING);
+        if self.greatest_load() > most {
+            return None;
+        }
         self.rule = Rule::Greatest(path_computation_times(&self.placed));
         self.rest = remaining_times(&self.placed);
         let scene = Scene::new(&self.placed, &self.rule);
-        let within = self.engine.run(&Scene { limit: Some((limit * (1.0 + ROUNDING), &self.rest)), ..scene });
+        let within = self.engine.run(&Scene { limit: Some((most, &self.rest)), ..scene });
         (within && self.engine.makespan() <= limit).then_some(self.engine.makespan())
+    }
+
+    /// Returns the time of all items of the device that has most to do; no makespan is shorter.
+    fn greatest_load(&mut self) -> f64 {
+        self.loads.clear();
+        self.loads.resize(self.placed.problem().platform().device_count(), 0.0);
+        for item in 0..self.placed.item_count() {
+            self.loads[self.placed.device(item).index()] += self.placed.time(item);
+        }
+        self.loads.iter().copied().fold(0.0, f64::max)
     }
 
     pub(super) fn placed(&self) -> &PlacedGraph<'p> {
