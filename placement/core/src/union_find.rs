@@ -1,6 +1,7 @@
 //! Disjoint sets of numbers, with the smallest number of a set as its root.
 
 /// Each number is alone at first.
+#[derive(Debug, Clone)]
 pub struct UnionFind {
     parents: Vec<u32>,
 }

@@ -5,9 +5,12 @@ use crate::small::{least_makespan, with_problem};
 use anabranch_placement::bound::{BoundKind, lower_bound, lower_bounds};
 use anabranch_placement::check::{check_placement, check_schedule};
 use anabranch_placement::exact::{ExactError, ExactOptions, StopReason, optimum};
-use anabranch_placement::format::{read_problems, schedulers};
+use anabranch_placement::format::{LoadedProblem, read_problems, schedulers};
+use anabranch_placement::graph::{GraphBuilder, Task, TaskId};
 use anabranch_placement::order::{ORDERS, order_by_name};
 use anabranch_placement::place::{Auto, Exact, Placer, STRATEGIES, strategy_by_name};
+use anabranch_placement::platform::{Device, DeviceKind, Platform};
+use anabranch_placement::problem::MemoryRule;
 use anabranch_placement::rules::{LinkContention, Rules, SendCosts};
 use anabranch_placement::simulate::simulate;
 
@@ -109,6 +112,54 @@ fn no_bound_is_above_the_optimum() {
         })
     })
     .budget_ms(900);
+}
+
+/// A slow device takes everything, and fast devices are nearly full or too small; transfers take long.
+#[test]
+fn no_bound_is_above_the_optimum_if_memory_is_tight() {
+    let mut refuted = 0;
+    arbtest::arbtest(|random| {
+        let mut builder = GraphBuilder::new();
+        let (tasks, fast) = (random.int_in_range(1..=8u32)?, random.int_in_range(1..=3u8)?);
+        let mut total = 0;
+        for _ in 0..tasks {
+            let (memory, work) = (random.int_in_range(1..=9u64)?, random.int_in_range(1..=8u8)?);
+            builder.task(Task::new("t").with_memory(memory).with_operations(f64::from(work)));
+            total += memory;
+        }
+        for consumer in 1..tasks {
+            for _ in 0..random.int_in_range(0..=2u8)? {
+                builder.edge(
+                    TaskId(random.int_in_range(0..=consumer - 1)?),
+                    TaskId(consumer),
+                    random.int_in_range(0..=20)?,
+                );
+            }
+        }
+        let mut devices = vec![Device::new("host", DeviceKind::Cpu).with_speed(0.25)];
+        for _ in 0..fast {
+            let memory = total * random.int_in_range(4..=12u64)? / 10 / u64::from(fast) + 1;
+            devices.push(Device::new("fast", DeviceKind::Gpu).with_speed(2.0).with_memory(memory));
+        }
+        let mut rates = Vec::new();
+        for _ in 0..devices.len() * devices.len() {
+            rates.push(f64::from(random.int_in_range(1..=4u8)?));
+        }
+        let count = devices.len();
+        let platform = Platform::new(devices, |from, to| (0.0, rates[from.index() * count + to.index()])).unwrap();
+        let loaded = LoadedProblem::new("tight", builder.build().unwrap(), platform, MemoryRule::Resident);
+        let problem = loaded.problem().unwrap();
+        let found = optimum(&problem, &ExactOptions { nodes: 20_000, ..ExactOptions::default() }).unwrap();
+        if found.stop == StopReason::Proven {
+            for bound in lower_bounds(&problem) {
+                assert!(bound.value <= found.schedule.makespan * (1.0 + ROUNDING), "{bound:?} above {found:?}");
+            }
+            refuted += u32::from(lower_bound(&problem).kind == BoundKind::Separation);
+        }
+        Ok(())
+    })
+    .budget_ms(900);
+    assert!(refuted > 0, "no bound was found by refutation");
 }
 
 #[test]

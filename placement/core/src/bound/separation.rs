@@ -6,8 +6,10 @@
 //! 2. Let a datum of `p` be read by `c`, with `p` on `d` and `c` on another device `e`. Then the makespan is at least
 //!    the sum of five times: start and time of `p` on `d`, the transfer, time and tail of `c` on `e`. Suppose that this
 //!    exceeds `T` for all pairs of devices that are left. Then both are on one device: their units form a *group*.
-//! 3. The demand of a group fits on its device next to the groups that can be nowhere else. The group runs there
-//!    between the least start and the least tail of its members, and its times are together at most `T`.
+//! 3. The demand of a group fits on its device next to the groups that can be nowhere else. They all run there one
+//!    after the other, between the least start and the least tail of their members, within `T`.
+//! 4. A task on a device starts no sooner than its data can arrive from the devices that are left for their producers.
+//!    Tails are the same with edges reversed.
 //!
 //! These rules are applied until nothing changes. If a group has no device left, no schedule is as short as `T`.
 //! Otherwise all groups have to share devices with limited time and memory. Give each device a weight for its time and
@@ -15,283 +17,75 @@
 //! of memory is least, and all shares together exceed 1, there is no schedule either: these are multipliers of the
 //! linear relaxation. They are found by multiplicative weights (Plotkin, Shmoys and Tardos 1995).
 //!
+//! If this refutes nothing, each group is tried on each device: a device where the rules find a contradiction is
+//! closed. What is left is searched depth first: if each device of some group leads to a contradiction, there is no
+//! schedule. A number of steps limits the search.
+//!
 //! Bisection finds the greatest `T` that is refuted. It is a bound whether or not greater values are refuted too.
 
+mod search;
+mod trial;
+
 use super::Paths;
-use crate::graph::{DatumId, TaskId, UnitId};
-use crate::platform::DeviceId;
 use crate::problem::Problem;
-use crate::union_find::UnionFind;
+use trial::{Scene, Trial};
 
 /// Most pairs of devices over all edges, and most units times devices. Beyond this there is no bound.
 const MOST_PAIRS: usize = 1_000_000;
 const MOST_CELLS: usize = 20_000;
 /// Most bisections; each halves the interval between a refuted value and one that is not.
 const BISECTIONS: usize = 20;
-/// Relative width of the interval at which bisection ends.
+/// Relative width of the interval at which bisection ends: by the rules alone, and with a search.
 const WIDTH: f64 = 1e-4;
+const SEARCH_WIDTH: f64 = 1e-3;
 /// Multiple of the known bound beyond which no makespan is tried.
 const FARTHEST: f64 = 1e9;
-/// Most rounds of the rules for one value.
-const ROUNDS: usize = 12;
-/// Steps of the weights for one value, and their length.
-const STEPS: usize = 40;
-const LENGTH: f64 = 0.3;
 
 /// Returns the greatest makespan found to be refuted, at least `known`; 0 if the problem is too large. Takes
-/// `O(V × devices + E × devices²)` at worst for each of some dozen values.
+/// `O(V × devices + E × devices²)` at worst for each of some dozen values, and some million steps for each of some
+/// dozen more.
 pub(super) fn bound(problem: &Problem<'_>, paths: &Paths, known: f64) -> f64 {
     let (graph, devices) = (problem.graph(), problem.platform().device_count());
     let (pairs, cells) = (graph.edge_count() * devices * devices, graph.unit_count() * devices);
     if pairs > MOST_PAIRS || cells > MOST_CELLS || known <= 0.0 || !known.is_finite() {
         return 0.0;
     }
-    let least = least_makespans(problem, paths);
-    let refutes = |makespan: f64| Trial::new(problem, paths, &least, makespan).is_refuted();
+    let scene = Scene::new(problem, paths);
+    let by_rules = |makespan: f64| Trial::new(&scene, makespan).is_refuted();
+    let Some(low) = greatest(by_rules, known, WIDTH) else { return 0.0 };
+    let by_search = |makespan: f64| search::refutes(Trial::new(&scene, makespan));
+    let Some(found) = greatest(by_search, low, SEARCH_WIDTH) else { return 0.0 };
+    if found > known { found } else { 0.0 }
+}
+
+/// Returns the greatest value from `known` on that `refutes` was found to refute, or `known` if it refutes nothing;
+/// `None` if everything is refuted.
+fn greatest(refutes: impl Fn(f64) -> bool, known: f64, width: f64) -> Option<f64> {
     let mut low = known;
-    let mut high = known * (1.0 + WIDTH);
+    let mut high = known * (1.0 + width);
     while refutes(high) {
         low = high;
         high *= if high < known * 1.01 { 1.05 } else { 2.0 };
         if high > known * FARTHEST {
             // If every makespan is refuted, nothing has a placement, and there is nothing to bound.
-            return if refutes(f64::MAX) { 0.0 } else { low };
+            return if refutes(f64::MAX) { None } else { Some(low) };
         }
     }
-    if low <= known {
-        return 0.0;
-    }
-    for _ in 0..BISECTIONS {
-        if high - low <= WIDTH * low {
+    for _ in 0..if low > known { BISECTIONS } else { 0 } {
+        if high - low <= width * low {
             break;
         }
         let middle = low + (high - low) / 2.0;
         if refutes(middle) { low = middle } else { high = middle }
     }
-    low
-}
-
-/// Returns the least makespan with each unit on each device; infinite if it cannot be there.
-fn least_makespans(problem: &Problem<'_>, paths: &Paths) -> Vec<f64> {
-    let least = |unit, device| match problem.is_feasible(unit, device) {
-        true => paths.with_unit_on(problem, unit, device),
-        false => f64::INFINITY,
-    };
-    let units = problem.graph().unit_ids();
-    units.flat_map(|unit| problem.platform().device_ids().map(move |device| least(unit, device))).collect()
-}
-
-/// Set of units that are on one device in every schedule that is short enough.
-#[derive(Clone)]
-struct Group {
-    demand: u64,
-    /// Sum of times, least start and least tail, by device; the time is infinite if the group cannot be there.
-    on: Vec<[f64; 3]>,
-}
-
-impl Group {
-    fn admits(&self, device: usize) -> bool {
-        self.on[device][0].is_finite()
-    }
-
-    fn close(&mut self, device: usize) {
-        self.on[device][0] = f64::INFINITY;
-    }
-
-    /// Returns the only device that is left, if it is one.
-    fn only(&self) -> Option<usize> {
-        let mut left = (0..self.on.len()).filter(|&device| self.admits(device));
-        left.next().filter(|_| left.next().is_none())
-    }
-
-    fn is_impossible(&self) -> bool {
-        (0..self.on.len()).all(|device| !self.admits(device))
-    }
-}
-
-/// Attempt to refute a makespan.
-struct Trial<'p> {
-    problem: &'p Problem<'p>,
-    paths: &'p Paths,
-    makespan: f64,
-    joined: UnionFind,
-    /// Groups by the root of their units.
-    groups: Vec<Group>,
-}
-
-impl<'p> Trial<'p> {
-    fn new(problem: &'p Problem<'p>, paths: &'p Paths, least: &[f64], makespan: f64) -> Self {
-        let (graph, platform) = (problem.graph(), problem.platform());
-        let group = |unit: UnitId| {
-            let on = |device: DeviceId| {
-                if least[unit.index() * platform.device_count() + device.index()] > makespan {
-                    return [f64::INFINITY; 3];
-                }
-                let members = || graph.members(unit).iter();
-                let start = members().map(|&task| paths.start(task, device)).fold(f64::INFINITY, f64::min);
-                let tail = members().map(|&task| paths.tail(task, device)).fold(f64::INFINITY, f64::min);
-                [problem.unit_time(unit, device), start, tail]
-            };
-            Group { demand: problem.demand(unit), on: platform.device_ids().map(on).collect() }
-        };
-        let groups = graph.unit_ids().map(group).collect();
-        Trial { problem, paths, makespan, joined: UnionFind::new(graph.unit_count()), groups }
-    }
-
-    fn is_refuted(&mut self) -> bool {
-        for _ in 0..ROUNDS {
-            match self.round() {
-                None => return true,
-                Some(false) => break,
-                Some(true) => {}
-            }
-        }
-        self.shares_exceed()
-    }
-
-    /// Applies all rules once; returns whether anything changed, and `None` for a contradiction.
-    fn round(&mut self) -> Option<bool> {
-        let joined = self.join_groups();
-        let closed = self.close_devices()?;
-        Some(joined || closed)
-    }
-
-    /// Joins the groups at both ends of each edge that cannot be cut.
-    fn join_groups(&mut self) -> bool {
-        let graph = self.problem.graph();
-        let mut any = false;
-        for datum in graph.datum_ids() {
-            let producer = graph.producer(datum);
-            for &consumer in graph.consumers(datum) {
-                let ends = [producer, consumer].map(|task| self.joined.root(graph.unit(task).index()));
-                if ends[0] != ends[1] && !self.can_cut(datum, consumer, ends) {
-                    self.join(ends);
-                    any = true;
-                }
-            }
-        }
-        any
-    }
-
-    /// Whether `datum` can be sent to `consumer` within the makespan.
-    fn can_cut(&self, datum: DatumId, consumer: TaskId, [one, other]: [usize; 2]) -> bool {
-        let (problem, graph) = (self.problem, self.problem.graph());
-        let (producer, bytes) = (graph.producer(datum), graph.bytes(datum));
-        let devices = || problem.platform().device_ids();
-        devices().filter(|from| self.groups[one].admits(from.index())).any(|from| {
-            let head = self.paths.start(producer, from) + problem.time(producer, from);
-            let fits = |to: DeviceId| {
-                let rest = problem.time(consumer, to) + self.paths.tail(consumer, to);
-                head + problem.transfer_time(bytes, from, to) + rest <= self.makespan
-            };
-            head <= self.makespan && devices().any(|to| to != from && self.groups[other].admits(to.index()) && fits(to))
-        })
-    }
-
-    fn join(&mut self, [one, other]: [usize; 2]) {
-        self.joined.join(one, other);
-        let root = self.joined.root(one);
-        let from = self.groups[one + other - root].clone();
-        let into = &mut self.groups[root];
-        into.demand = into.demand.saturating_add(from.demand);
-        for (into, from) in into.on.iter_mut().zip(&from.on) {
-            *into = [into[0] + from[0], into[1].min(from[1]), into[2].min(from[2])];
-        }
-    }
-
-    fn roots(&mut self) -> Vec<usize> {
-        (0..self.groups.len()).filter(|&unit| self.joined.root(unit) == unit).collect()
-    }
-
-    /// Closes devices that are too small or too slow for a group next to the groups that can be nowhere else. Returns
-    /// whether any was closed, and `None` if some group has no device.
-    fn close_devices(&mut self) -> Option<bool> {
-        let roots = self.roots();
-        let platform = self.problem.platform();
-        let mut settled = vec![(0u128, 0.0); platform.device_count()];
-        for &root in &roots {
-            if let Some(device) = self.groups[root].only() {
-                settled[device].0 += u128::from(self.groups[root].demand);
-                settled[device].1 += self.groups[root].on[device][0];
-            }
-        }
-        let mut any = false;
-        for &root in &roots {
-            let group = &mut self.groups[root];
-            let only = group.only();
-            for (device, &(bytes, work)) in settled.iter().enumerate() {
-                if !group.admits(device) {
-                    continue;
-                }
-                let [time, start, tail] = group.on[device];
-                let (bytes, work) = match only {
-                    Some(_) => (bytes, work),
-                    None => (bytes + u128::from(group.demand), work + time),
-                };
-                let memory = platform.devices()[device].memory.map_or(u128::MAX, u128::from);
-                // Rounding of the sum of times must not refute anything.
-                if bytes > memory || work.max(start + time + tail) > self.makespan * (1.0 + 1e-12) {
-                    group.close(device);
-                    any = true;
-                }
-            }
-            if group.is_impossible() {
-                return None;
-            }
-        }
-        Some(any)
-    }
-
-    /// Whether weights of time and memory show that the groups together need more than there is.
-    fn shares_exceed(&mut self) -> bool {
-        let roots = self.roots();
-        let platform = self.problem.platform();
-        let devices = platform.device_count();
-        let memory = |device: usize| platform.devices()[device].memory.map(|memory| memory as f64);
-        // Weights of times, then of memories.
-        let mut weights: Vec<f64> =
-            (0..2 * devices).map(|at| if at < devices || memory(at - devices).is_some() { 1.0 } else { 0.0 }).collect();
-        for _ in 0..STEPS {
-            let sum: f64 = weights.iter().sum::<f64>() * (1.0 + 1e-12);
-            weights.iter_mut().for_each(|weight| *weight /= sum);
-            let mut loads = vec![0.0; 2 * devices];
-            let mut shares = 0.0;
-            for &root in &roots {
-                let group = &self.groups[root];
-                let need = |device: usize| {
-                    let bytes = memory(device).map_or(0.0, |memory| group.demand as f64 / memory.max(1.0));
-                    (group.on[device][0] / self.makespan, bytes)
-                };
-                let share = |device: usize| {
-                    let (time, bytes) = need(device);
-                    weights[device] * time + weights[devices + device] * bytes
-                };
-                let open = (0..devices).filter(|&device| group.admits(device));
-                let best = open.map(|device| (share(device), device)).min_by(|one, other| one.0.total_cmp(&other.0));
-                if let Some((share, device)) = best {
-                    let (time, bytes) = need(device);
-                    shares += share;
-                    loads[device] += time;
-                    loads[devices + device] += bytes;
-                }
-            }
-            if shares > 1.0 + 1e-9 {
-                return true;
-            }
-            let farthest = loads.iter().map(|load| (load - shares).abs()).fold(1e-300, f64::max);
-            for (weight, load) in weights.iter_mut().zip(&loads) {
-                *weight *= 1.0 + LENGTH * (load - shares) / farthest;
-            }
-        }
-        false
-    }
+    Some(low)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::graph::{GraphBuilder, Task, TaskGraph};
-    use crate::platform::{Device, DeviceKind};
+    use crate::platform::{Device, DeviceId, DeviceKind};
     use crate::problem::MemoryRule;
     use crate::sample;
 

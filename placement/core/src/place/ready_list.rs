@@ -18,10 +18,10 @@
 //! mean time of the longest path to a sink without transfers, in DLS by `SL`. Of a task's devices, equal in their keys,
 //! the one where it ends first wins. The papers have no gaps, and the processors of ETF's paper are identical.
 //!
-//! Every device has two queues of ready tasks. One holds tasks whose inputs arrive before the device is free, by offset.
-//! The other holds tasks that the device would have to wait for, by arrival and offset. A device only gets busier, so a
-//! task moves at most once, from the second queue to the first. So the pair with the smallest key is at the top of some
-//! queue.
+//! Every device has two queues of ready tasks. One holds tasks whose inputs arrive before the device is free, by
+//! offset. The other holds tasks that the device would have to wait for, by arrival and offset. A device only gets
+//! busier, so a task moves at most once, from the second queue to the first. So the pair with the smallest key is at
+//! the top of some queue.
 //!
 //! Keys only become greater, so the top that a device had when it was last looked at bounds its present top. Only the
 //! devices with the smallest bound are looked at, until a bound is exact. Most entries of a queue are sorted, and few
@@ -246,7 +246,8 @@ mod tests {
     use crate::place::{ListScheduler, Placer};
     use crate::sample;
 
-    /// Places the task of the smallest key each time, as the definition has it: all ready tasks on all devices compared.
+    /// Places the task of the smallest key each time, as the definition has it: all ready tasks on all devices
+    /// compared.
     fn place_plainly(problem: &Problem<'_>, pairing: &Pairing<impl Fn(TaskId, DeviceId) -> f64>) -> Placement {
         let graph = problem.graph();
         let mut schedule = PartialSchedule::new(problem).unwrap();
