@@ -249,8 +249,8 @@ impl<'s> Trial<'s> {
         self.collect_ends(&roots)
     }
 
-    /// Gives each group the least start and the least tail of its members. Closes devices where a member is too late, and
-    /// returns whether there was one.
+    /// Gives each group the least start and the least tail of its members. Closes devices where a member is too late,
+    /// and returns whether there was one.
     fn collect_ends(&mut self, roots: &[usize]) -> bool {
         let mut any = false;
         for group in &mut self.groups {
