@@ -376,6 +376,11 @@ impl Plan {
         self.reasons.get(node.index()).map_or("", String::as_str)
     }
 
+    /// Sets the name of the strategy that placed the nodes.
+    pub fn set_strategy(&mut self, name: &str) {
+        name.clone_into(&mut self.strategy);
+    }
+
     /// Returns the strategy that placed the nodes.
     pub fn strategy(&self) -> &str {
         &self.strategy

@@ -55,7 +55,8 @@ impl Planner<'_> {
             self.streamed(&PlacementRequest::of(&self.lowered.program, self.machine, choice)?, choice)
         };
         still_wanted()?;
-        Ok(Planned { place_time: started.elapsed(), choice: choice.clone(), ..planned? })
+        let planned = planned?.named(&choice.strategy.to_string());
+        Ok(Planned { place_time: started.elapsed(), choice: choice.clone(), ..planned })
     }
 
     /// Returns the plan of a request, with or without streams.

@@ -49,7 +49,7 @@ impl Planner<'_> {
         let planner = self.of(planned);
         let again = planner.fitted(&planner.placing()?, &request, &options);
         still_wanted()?;
-        let again = again?;
+        let again = again?.named(planned.plan.strategy());
         Ok(Planned { place_time: started.elapsed(), divided: planned.divided.clone(), ..again })
     }
 

@@ -81,7 +81,7 @@ impl Planner<'_> {
             candidates: kept.candidates.clone(),
             repaired: simulation.repaired,
             choice: choice.clone(),
-            ..planned
+            ..planned.named(&kept.strategy)
         })
     }
 

@@ -80,9 +80,9 @@ fn each_option_of_a_compiled_model_can_be_said_anew() {
     command.text(&[&compile(&model, "m.anabranch")[..], &["--place", "cpu1"]].concat());
     let run =
         |more: &[&str]| command.json(&[&["run", "m.anabranch", "--repeat", "1", "--no-learn"][..], more].concat());
-    assert_eq!(run(&[])["strategy"], "fixed", "one device for all");
+    assert_eq!(run(&[])["strategy"], "cpu1", "one device for all");
     assert_eq!(run(&["--place", "heft"])["strategy"], "heft", "though that is the default");
-    assert_eq!(run(&["--order", "fifo"])["strategy"], "fixed", "each by itself");
+    assert_eq!(run(&["--order", "fifo"])["strategy"], "cpu1", "each by itself");
 }
 
 /// A cached model fits inputs of the same shapes, with any elements and file names.
