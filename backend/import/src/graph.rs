@@ -8,6 +8,7 @@ use super::model::{Input, Kind, Model, Node, Output, ValueIndex};
 use super::parameters;
 use super::proto::{GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, ValueInfoProto, data_type};
 use super::sort::Needs;
+use super::subgraph::check_branches;
 use super::tensor::TensorReader;
 use crate::part::Part;
 use anabranch_ir::constant::Constant;
@@ -320,6 +321,7 @@ impl<'p> Builder<'p> {
         without_trailing_gaps(&mut node.inputs);
         without_trailing_gaps(&mut node.outputs);
         parameters::read(&proto.attribute, &mut node, self, tensors)?;
+        check_branches(&node).map_err(|error| error.of_node(name, &proto.op_type))?;
         Ok(node)
     }
 

@@ -2,11 +2,12 @@
 //! values of the surrounding graphs keep their indices.
 
 use super::declared::{Declared, declared_output};
-use super::error::Result;
+use super::error::{ImportError, Result};
 use super::graph::{Builder, Maker, given_twice};
 use super::model::{Node, Output, Subgraph, ValueIndex};
 use super::proto::GraphProto;
 use super::tensor::TensorReader;
+use anabranch_base::count::count;
 use anabranch_ir::constant::Constant;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -79,5 +80,31 @@ impl<'p> Builder<'p> {
         let captured = captured.into_iter().collect();
         let height = Subgraph::height_over(&nodes);
         Ok(Subgraph { inputs, outputs, nodes, initializers, captured, height })
+    }
+}
+
+/// Checks that both branches of an `If` give as many outputs, and all that the node has.
+pub(super) fn check_branches(node: &Node) -> Result<()> {
+    if !(node.op_type == "If" && node.domain.is_empty()) {
+        return Ok(());
+    }
+    let [then, other] = ["then_branch", "else_branch"].map(|branch| (branch, node.graph(branch).ok()));
+    for (branch, graph) in [then, other] {
+        if let Some(given) = graph.map(|graph| graph.outputs.len()).filter(|given| *given < node.outputs.len()) {
+            let text = format!(
+                "its {branch} gives {}, but the node has {}; give the branch the missing outputs",
+                count(given, "output"),
+                node.outputs.len()
+            );
+            return Err(ImportError::malformed(text));
+        }
+    }
+    match (then.1, other.1) {
+        (Some(then), Some(other)) if then.outputs.len() != other.outputs.len() => {
+            let (then, other) = (count(then.outputs.len(), "output"), other.outputs.len());
+            let text = format!("its then_branch gives {then}, but its else_branch {other}; give both the same outputs");
+            Err(ImportError::malformed(text))
+        }
+        _ => Ok(()),
     }
 }

@@ -146,9 +146,35 @@ fn an_initializer_of_an_inputs_name_is_its_default() {
 
 #[test]
 fn a_subgraph_is_read() {
-    let body = GraphProto { node: vec![NodeProto::of("Foo", &["w"], &["z"])], ..GraphProto::default() };
+    let output = vec![ValueInfoProto { name: "z".into(), r#type: None }];
+    let body = GraphProto { node: vec![NodeProto::of("Foo", &["w"], &["z"])], output, ..GraphProto::default() };
     let node = NodeProto::of("If", &["x"], &["y"]).with(AttributeProto::graph("then_branch", &body));
     assert!(model(vec![node]).expect("sound").nodes[0].graph("then_branch").is_ok());
+}
+
+#[test]
+fn branches_with_too_few_or_different_outputs_are_refused() {
+    let body = |count: usize| GraphProto {
+        node: vec![NodeProto::of("Foo", &["w"], &["z"])],
+        output: vec![ValueInfoProto { name: "z".into(), r#type: None }; count],
+        ..GraphProto::default()
+    };
+    let model = |outputs: &[&str], then: usize, other: usize| {
+        let branch = |name, count| AttributeProto::graph(name, &body(count));
+        let node = NodeProto::of("If", &["x"], outputs).named("choice");
+        self::model(vec![node.with(branch("then_branch", then)).with(branch("else_branch", other))])
+    };
+    for (outputs, then, other) in [(&["y"][..], 1, 1), (&["y"], 2, 2), (&["y", ""], 1, 1), (&["y", "v"], 2, 2)] {
+        assert!(model(outputs, then, other).is_ok(), "{outputs:?} {then} {other}");
+    }
+    for (outputs, then, other, expected) in [
+        (&["y"][..], 0, 1, "its then_branch gives 0 outputs, but the node has 1"),
+        (&["y", "v"], 2, 1, "its else_branch gives 1 output, but the node has 2"),
+        (&["y"], 2, 1, "its then_branch gives 2 outputs, but its else_branch 1"),
+    ] {
+        let error = model(outputs, then, other).expect_err("it fails when the branch is taken");
+        assert!(error.contains("node `choice`") && error.contains(expected), "{error}");
+    }
 }
 
 #[test]
