@@ -40,14 +40,16 @@ const HOPELESS: f64 = 1.5;
 impl Planner<'_> {
     /// Places and plans as `choice` says, without preparing any device.
     ///
-    /// Under [`Strategy::AUTO`], the plan with the shortest forecast is chosen from several.
+    /// Under [`Strategy::AUTO`], the plan with the shortest forecast is chosen from several. If a batch is divided, a
+    /// strategy that cannot divide it ([`Strategy::may_divide`]) plans the whole batch.
     ///
     /// # Errors
     /// If there is no plan within the constraints, or the choice names what is not there. If the caller is interrupted
     /// ([`interruption`](anabranch_base::interruption)).
     pub fn plan(&self, choice: &PlanChoice) -> Result<Planned, PlanningError> {
         let started = Instant::now();
-        let planned = if let Some(split) = &self.constraints.split {
+        let split = self.constraints.split.as_ref().filter(|_| choice.strategy.may_divide());
+        let planned = if let Some(split) = split {
             self.split(split, choice)
         } else if choice.strategy == Strategy::AUTO {
             self.shortest(choice)

@@ -72,6 +72,11 @@ impl PlacementRequest {
         match &choice.strategy {
             Strategy::Algorithm(algorithm) => algorithm_placer(machine, algorithm.name()).map(formed),
             Strategy::Exact { .. } => algorithm_placer(machine, &choice.strategy.to_string()).map(formed),
+            Strategy::Split => {
+                let problem = "the strategy `split` places the parts of a batch, but no batch is divided; divide one, \
+                               as in batch=auto, or use another strategy";
+                Err(PlanningError::new(ErrorKind::Constraint, problem.to_owned()))
+            }
             Strategy::Device(name) => single_device(program, machine, name).map(formed),
             Strategy::PlanFile(path) => Self::from_file(program, machine, path, choice.order),
         }

@@ -9,6 +9,9 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+/// Name of [`Strategy::Split`].
+const SPLIT: &str = "split";
+
 /// Strategy that decides on which devices nodes run.
 ///
 /// ```
@@ -29,6 +32,8 @@ pub enum Strategy {
         /// Seconds after which its searches end.
         seconds: NonZeroU32,
     },
+    /// Each part of a divided batch on its device: the default if a batch is divided.
+    Split,
     /// All nodes on the device of this name if it has kernels for them, the rest on the host.
     Device(String),
     /// The placement of a plan file, which may have been edited.
@@ -67,6 +72,11 @@ impl Strategy {
         let found = found.filter(|&found| found == name || found.starts_with("list:"));
         found.map(|name| Self::Algorithm(Algorithm(name)))
     }
+
+    /// Whether plans of this strategy may divide the rows of a batch. Plans of other strategies compute whole batches.
+    pub fn may_divide(&self) -> bool {
+        *self == Self::AUTO || matches!(self, Self::Split | Self::PlanFile(_))
+    }
 }
 
 impl Algorithm {
@@ -87,6 +97,7 @@ impl fmt::Display for Strategy {
         match self {
             Self::Algorithm(algorithm) => f.write_str(algorithm.name()),
             Self::Exact { seconds } => write!(f, "{EXACT}:{seconds}"),
+            Self::Split => f.write_str(SPLIT),
             Self::Device(name) => f.write_str(name),
             Self::PlanFile(path) => path.display().fmt(f),
         }
@@ -97,12 +108,15 @@ impl FromStr for Strategy {
     type Err = Infallible;
 
     /// Parses a strategy: a text that ends in `.json` is a plan file, and the name of an algorithm is that algorithm.
-    /// `exact:SECONDS` is `exact` with a time limit. Any other text is a device.
+    /// `exact:SECONDS` is `exact` with a time limit, and `split` the parts of a batch. Any other text is a device.
     ///
     /// Whether the device exists shows when a plan is made.
     fn from_str(text: &str) -> Result<Self, Infallible> {
         if text.ends_with(".json") {
             return Ok(Self::PlanFile(text.into()));
+        }
+        if text == SPLIT {
+            return Ok(Self::Split);
         }
         let seconds = text.strip_prefix(EXACT).and_then(|rest| rest.strip_prefix(':')?.parse().ok());
         let timed = seconds.map(|seconds| Self::Exact { seconds });
@@ -177,7 +191,9 @@ mod tests {
         let timed = "exact:20".parse().expect("a strategy");
         assert!(matches!(timed, Strategy::Exact { seconds } if seconds.get() == 20));
         assert_eq!("exact:0".parse(), Ok(Strategy::Device("exact:0".into())));
-        for constant in [Strategy::HEFT, Strategy::AUTO, Strategy::EXACT, Strategy::CPU, Strategy::GPU, timed] {
+        for constant in
+            [Strategy::HEFT, Strategy::AUTO, Strategy::EXACT, Strategy::CPU, Strategy::GPU, Strategy::Split, timed]
+        {
             assert_eq!(constant.to_string().parse(), Ok(constant));
         }
     }

@@ -199,6 +199,7 @@ impl SessionConfig {
             constraints = constraints.with_resident(name, device);
         }
         constraints.colocated = self.colocate.unwrap_or_default();
+        let usual_strategy = if self.split.is_some() { Strategy::Split } else { Strategy::default() };
         constraints.split = self.split;
         ResolvedConfig {
             devices: DetectOptions {
@@ -211,7 +212,7 @@ impl SessionConfig {
                 // A set of devices has no order: each order gives the same plans and the same files of a cache.
                 only: self.devices.into_iter().flatten().collect::<BTreeSet<_>>().into_iter().collect(),
             },
-            strategy: self.place.unwrap_or_default(),
+            strategy: self.place.unwrap_or(usual_strategy),
             order: self.order.unwrap_or_default(),
             constraints,
             dims: self.dims.unwrap_or_default(),

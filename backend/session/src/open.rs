@@ -177,6 +177,7 @@ impl Session {
         problems: Vec<ImportError>,
         mut options: ResolvedConfig,
     ) -> Result<Self, SessionError> {
+        options.verify_split()?;
         let inventory = options.detected(detect)?;
         Ok(Self::on(inventory, model, problems, options))
     }

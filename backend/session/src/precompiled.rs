@@ -12,7 +12,7 @@ use anabranch_ir::constant::{Constant, ConstantError};
 use anabranch_ir::program::Program;
 use anabranch_onnx::import;
 use anabranch_onnx::lower::Continuation;
-use anabranch_planning::{Lowered, Machine, PlanChoice, Planned};
+use anabranch_planning::{Lowered, Machine, PlanChoice, Planned, Strategy};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -96,6 +96,7 @@ impl Session {
         let file = CompiledFile::open(path)?;
         let given = config.clone();
         let (mut options, same) = file.adopted(config)?;
+        options.verify_split()?;
         // No graphics driver is loaded if it would find nothing.
         let known = if same && file.knows_no_gpu() { options.detected(detect_cpus).ok() } else { None };
         let inventory = match known.map_or_else(|| options.detected(detect), Ok) {
@@ -121,6 +122,8 @@ impl Session {
             }
             session.inventory.notes.push(format!("{} {why}: its program stays divided", path.display()));
         }
+        // The stored program is the divided one.
+        session.options.constraints.split = None;
         let mut compiled = file.read()?;
         let program = Arc::new(std::mem::take(&mut compiled.program));
         session.precompiled = Some(Precompiled { compiled, program, same });
@@ -205,7 +208,15 @@ impl Session {
                 Ok(planned) => return Ok(planned),
             }
         }
-        Ok(self.planner(lowered, &self.machine_here()?).plan(choice)?)
+        let machine = self.machine_here()?;
+        let planner = self.planner(lowered, &machine);
+        match (&self.precompiled, &choice.strategy) {
+            // The parts of the stored program are nodes like all others.
+            (Some(_), Strategy::Split) => {
+                Ok(planner.plan(&PlanChoice { strategy: Strategy::default(), ..choice.clone() })?)
+            }
+            _ => Ok(planner.plan(choice)?),
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use anabranch::Tensor;
 use anabranch::execute::RunOptions;
 use anabranch::import::{self, Dim, Model};
 use anabranch::plan_file::PlanFile;
+use anabranch::planning::{PlanChoice, Strategy};
 use anabranch::session::{ErrorKind, Inputs, Session, SessionConfig, SessionError};
 use anabranch_tests::{MODELS, model, options, reference, same};
 use std::collections::BTreeMap;
@@ -41,7 +42,7 @@ fn check(name: &str, axis: usize, rows: usize, split: &str) -> Result<(), Sessio
     let whole = opened(&model, rows, "cpu0", None);
     let inputs = whole.fill_random(Inputs::new(), 7)?;
     let expected = whole.run(&inputs)?;
-    let session = opened(&model, rows, "heft", Some(split));
+    let session = opened(&model, rows, "split", Some(split));
     let run = session.run_with(&inputs, &RunOptions::default())?;
     assert!(same(&run.outputs, &expected), "{name} {split}");
     let plan = run.prepared.plan();
@@ -88,7 +89,7 @@ fn each_part_has_the_bits_of_the_whole_batch_on_its_kind_of_device() {
         assert!(!gpu.inventory().gpus.is_empty(), "no software GPU: run scripts/setup");
         let inputs = gpu.fill_random(Inputs::new(), 7).expect("known shapes");
         let [on_gpu, on_cpu] = [gpu, cpu].map(|session| session.run(&inputs).expect("it runs"));
-        let divided = open("heft", Some("rows=gpu0:4,cpu1:3")).run(&inputs);
+        let divided = open("split", Some("rows=gpu0:4,cpu1:3")).run(&inputs);
         let divided = divided.unwrap_or_else(|error| panic!("{name}: {error}"));
         for (output, tensor) in divided.iter() {
             for (rows, whole) in [(0..4, &on_gpu), (4..ROWS, &on_cpu)] {
@@ -123,9 +124,9 @@ fn wrong_parts_and_dimensions_are_named() {
     }
     let one = check("mlp", 0, 1, "rows=auto").expect_err("one row").to_string();
     assert!(one.contains("`rows` has 1 row;"), "{one}");
-    let pinned = opened(&of_rows("mlp", 0), 5, "heft", Some("rows=auto"));
+    let pinned = opened(&of_rows("mlp", 0), 5, "split", Some("rows=auto"));
     let inputs = pinned.fill_random(Inputs::new(), 7).expect("known shapes");
-    let mut config = options("heft").without_gpu().with_dim("rows", 5).with_pin("*", "cpu0");
+    let mut config = options("split").without_gpu().with_dim("rows", 5).with_pin("*", "cpu0");
     config.set("split", "rows=auto").expect("a split");
     let pinned = Session::new(of_rows("mlp", 0), config).expect("a sound model");
     let error = pinned.run(&inputs).map(drop).expect_err("each part is on its own device").to_string();
@@ -134,7 +135,7 @@ fn wrong_parts_and_dimensions_are_named() {
 
 #[test]
 fn costs_are_learned_and_plans_are_predicted_again() {
-    let session = opened(&of_rows("convnet", 0), 6, "heft", Some("rows=cpu0:2,cpu1:4"));
+    let session = opened(&of_rows("convnet", 0), 6, "split", Some("rows=cpu0:2,cpu1:4"));
     let inputs = session.fill_random(Inputs::new(), 7).expect("known shapes");
     let run = session.run_with(&inputs, &RunOptions::default().with_profile(true)).expect("it runs");
     session.learn(&run);
@@ -153,7 +154,7 @@ fn a_compiled_model_holds_the_divided_program() {
     let inputs = whole.fill_random(Inputs::new(), 7).expect("known shapes");
     let expected = whole.run(&inputs).expect("it runs");
     let split = "rows=cpu0:2,cpu1:4";
-    opened(&model, 6, "heft", Some(split)).compile(&inputs, &path, "test").expect("it compiles");
+    opened(&model, 6, "split", Some(split)).compile(&inputs, &path, "test").expect("it compiles");
     let config = |split: Option<&str>| {
         let mut config = SessionConfig::default();
         split.into_iter().for_each(|split| config.set("split", split).expect("a split"));
@@ -174,7 +175,7 @@ fn a_plan_file_keeps_its_parts() {
     let folder = tempfile::tempdir().expect("a directory");
     let path = folder.path().join("plan.json");
     let (model, split) = (of_rows("convnet", 0), Some("rows=cpu0:2,cpu1:4"));
-    let session = opened(&model, 6, "heft", split);
+    let session = opened(&model, 6, "split", split);
     let inputs = session.fill_random(Inputs::new(), 7).expect("known shapes");
     let planned = session.plan(&inputs).expect("it fits");
     let file = PlanFile::of(planned.plan(), &planned.program, &planned.blocks);
@@ -183,4 +184,30 @@ fn a_plan_file_keeps_its_parts() {
     assert!(again.is_same_plan(&planned) && again.divided.is_some());
     let error = opened(&model, 6, &path.display().to_string(), None).plan(&inputs).map(drop).expect_err("other nodes");
     assert_eq!(error.kind(), ErrorKind::PlanFile, "{error}");
+}
+
+#[test]
+fn a_strategy_that_the_parts_would_overrule_is_refused() {
+    let model = of_rows("mlp", 0);
+    for place in ["heft", "cpu", "cp", "exact:5", "cpu1"] {
+        let mut config = options(place).without_gpu().with_dim("rows", 6);
+        config.set("split", "rows=cpu0:2,cpu1:4").expect("a split");
+        let error = Session::new(model.clone(), config).map(drop).expect_err("nothing is left to place");
+        let expected = format!("so that `{place}` has nothing to place");
+        assert!(error.kind() == ErrorKind::Constraint && error.to_string().contains(&expected), "{error}");
+    }
+    for place in ["split", "auto"] {
+        let session = opened(&model, 6, place, Some("rows=cpu0:2,cpu1:4"));
+        let inputs = session.fill_random(Inputs::new(), 7).expect("known shapes");
+        let planned = session.plan(&inputs).expect("it fits");
+        assert!(planned.divided.is_some() && planned.plan().strategy() == place, "{place}");
+        // A comparison measures the whole batch, too.
+        let choice = PlanChoice { strategy: Strategy::Device("cpu1".into()), ..session.choice() };
+        let whole = session.plan_with(&inputs, &choice).expect("it fits");
+        assert!(whole.divided.is_none() && whole.plan().strategy() == "cpu1", "{place}");
+    }
+    let session = opened(&model, 6, "split", None);
+    let inputs = session.fill_random(Inputs::new(), 7).expect("known shapes");
+    let error = session.plan(&inputs).map(drop).expect_err("there are no parts").to_string();
+    assert!(error.contains("no batch is divided"), "{error}");
 }

@@ -227,7 +227,7 @@ pub(crate) struct PlaceArgs {
     /// Runs that refine or compare always fail.
     #[arg(long, value_enum, value_name = "WHAT", default_value_t, hide_short_help = true)]
     pub(crate) on_device_loss: DeviceLoss,
-    /// Division of the batch, if the command has [`SplitArgs`].
+    /// Division of the batch, if the command has an option of it.
     #[arg(skip)]
     pub(crate) split: Option<Split>,
 }
@@ -240,9 +240,16 @@ pub(crate) struct SplitArgs {
     ///
     /// The left side is a symbol of the model, or an input and an axis, as in x[0]; `batch` is also the first axis of
     /// the inputs. `auto` chooses the parts by predicted speeds; with `--place auto`, one part may be chosen. Each part
-    /// is computed on its device, so other strategies have nothing to decide.
+    /// is computed on its device, so that other strategies have nothing to decide: `run`, `place` and `compile` refuse
+    /// them, while `bench` and `compare` measure the whole batch with them.
     #[arg(long, value_name = "DIM=PARTS", hide_short_help = true)]
     split: Option<Split>,
+}
+
+impl SplitArgs {
+    pub(crate) fn is_given(&self) -> bool {
+        self.split.is_some()
+    }
 }
 
 /// An [`OnDeviceLoss`] on the command line.

@@ -17,7 +17,7 @@ use super::progress::Progress;
 use super::{CliError, Output, if_named, note, pretty, say, settled, write_file};
 use anabranch::compare::{CompareOptions, Comparison, DYNAMIC, compare_seen};
 use anabranch::execute::RunOptions;
-use anabranch::planning::Order;
+use anabranch::planning::{Order, Strategy};
 use anabranch::session::{Inputs, Run, Session};
 use anabranch_report::comparison::{Compared, Picture, page};
 use anabranch_report::text::count;
@@ -42,7 +42,8 @@ pub(super) struct MeasureArgs {
     ///
     /// `anabranch strategies` lists strategies. `dynamic` is the scheduler at run time, which has no plan. By default
     /// `bench` measures auto,heft,cpu,gpu,dynamic and `compare` auto,heft,mite,cpu,gpu; `gpu` takes part if there is a
-    /// GPU. `compare` always adds `dynamic`.
+    /// GPU. `compare` always adds `dynamic`. With --split, `split` takes part, too; plan files, `split` and `auto`
+    /// divide the batch, and the others compute the whole batch.
     #[arg(long, value_name = "A,B,…", value_delimiter = ',', alias = "ways", help_heading = "Configurations")]
     place: Vec<String>,
     /// Orders of ready nodes: pct, msr, fifo, frugal
@@ -243,7 +244,11 @@ impl MeasureArgs {
         let opened = self.open(model)?;
         open::print_all_notes(&opened.session, output);
         let has_gpu = !opened.session.inventory().gpus.is_empty();
-        let places = if self.place.is_empty() { usual(preset.places, has_gpu) } else { self.place.clone() };
+        let divided = self.split.is_given().then(|| Strategy::Split.to_string());
+        let places = match self.place.is_empty() {
+            true => divided.into_iter().chain(usual(preset.places, has_gpu)).collect(),
+            false => self.place.clone(),
+        };
         let streams: Vec<_> = self.stream.iter().map(|stream| stream.mode()).collect();
         let configurations = choices("--place", &places, &self.order, &streams, &self.weights.residency())?;
         let options = CompareOptions::new(open::model_name(model), configurations)

@@ -67,6 +67,7 @@ A list scheduler can also be put together (Coleman & Krishnamachari 2024): list:
   path       the critical path stays on one device (default: no)
   sufferage  of two ready tasks, first the one that loses more on its second best device (default: no)
 Parts may be left out: list:est:path
+With --split, the strategy `split` computes each part of a batch on its device; it is the default there.
 ";
 
 impl StrategiesCommand {

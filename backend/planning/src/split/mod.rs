@@ -212,6 +212,22 @@ impl Planner<'_> {
     }
 }
 
+impl Split {
+    /// Checks that a strategy leaves the parts on their devices.
+    ///
+    /// # Errors
+    /// If the strategy would place nodes.
+    pub fn verify(&self, strategy: &Strategy) -> Result<(), PlanningError> {
+        if strategy.may_divide() {
+            return Ok(());
+        }
+        Err(refused(format!(
+            "`{self}` decides the devices, so that `{strategy}` has nothing to place; leave the strategy out, or place \
+             with `split`, `auto` or a plan file"
+        )))
+    }
+}
+
 /// Reason for the device of a part's node.
 const PART: Reason = Reason::Rule("the rows of its part of the batch are computed there");
 

@@ -42,12 +42,11 @@ pub(super) fn adopted(
         base.memory.iter_mut().for_each(|limits| limits.retain(|name, _| !name.starts_with("gpu")));
         base.devices.iter_mut().for_each(|names| names.retain(|name| !name.starts_with("gpu")));
     }
-    let mut options = SessionConfig { gpu: wants_gpu, dims: None, ..given }.or(base).resolve();
-    let is_same = options.devices == stored.devices && options.constraints == stored.constraints;
-    if stored.constraints.split.is_some() {
-        // The program that is stored is the divided one.
-        options.constraints.split = None;
-    }
+    let options = SessionConfig { gpu: wants_gpu, dims: None, ..given }.or(base).resolve();
+    let is_divided = options.constraints.split.is_some();
+    let is_same = options.devices == stored.devices
+        && options.constraints == stored.constraints
+        && (!is_divided || options.strategy == stored.strategy);
     Ok((options, is_same))
 }
 

@@ -57,7 +57,7 @@ impl SessionConfig {
         self
     }
 
-    /// Sets the placement strategy (default: HEFT).
+    /// Sets the placement strategy (default: HEFT, or [`Strategy::Split`] with [`Self::with_split`]).
     pub fn with_strategy(self, strategy: Strategy) -> Self {
         Self { place: Some(strategy), ..self }
     }

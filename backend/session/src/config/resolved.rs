@@ -8,7 +8,7 @@ use anabranch_device::{DetectError, DetectOptions, Inventory};
 use anabranch_onnx::import::Limits;
 use anabranch_onnx::lower::Rewrites;
 use anabranch_plan::PlanOptions;
-use anabranch_planning::{Constraints, Order, PlanChoice, PlatformFile, Strategy};
+use anabranch_planning::{Constraints, Order, PlanChoice, PlanningError, PlatformFile, Strategy};
 use std::collections::BTreeMap;
 
 /// Options of a [`Session`](crate::Session), from a [`SessionConfig`](crate::SessionConfig).
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 pub struct ResolvedConfig {
     /// Devices to use, and the number of threads of each CPU device.
     pub devices: DetectOptions,
-    /// Strategy that decides on which devices nodes run. Default: HEFT.
+    /// Strategy that decides on which devices nodes run. Default: HEFT, or the parts of a divided batch.
     pub strategy: Strategy,
     /// Rule that selects among a device's ready nodes. Default: PCT.
     pub order: Order,
@@ -71,6 +71,11 @@ impl ResolvedConfig {
             }
         }
         Ok(inventory)
+    }
+
+    /// Checks that the strategy can place the parts of a divided batch.
+    pub(crate) fn verify_split(&self) -> Result<(), PlanningError> {
+        self.constraints.split.as_ref().map_or(Ok(()), |split| split.verify(&self.strategy))
     }
 
     /// Returns the choice for the session's own plans.

@@ -15,7 +15,7 @@ use crate::compare::nearest::Nearest;
 use crate::compare::{Median, PROFILED, Series, SeriesOptions, measure};
 use anabranch_execute::RunOptions;
 use anabranch_learning::Accuracy;
-use anabranch_planning::{PlanChoice, Planned, PlanningError, Strategy};
+use anabranch_planning::{Parts, PlanChoice, Planned, PlanningError, Strategy};
 use anabranch_session::{Inputs, Session, SessionError};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -248,12 +248,17 @@ fn propose(
 }
 
 /// Adds the fastest CPU device on its own, and each GPU with the nodes that it can run, if the constraints allow it.
+/// Given parts of a batch do not.
 fn add_singles(
     session: &Session,
     inputs: &Inputs,
     choice: &PlanChoice,
     entries: &mut Vec<Entry>,
 ) -> Result<(), SessionError> {
+    let split = session.options.constraints.split.as_ref();
+    if split.is_some_and(|split| split.parts != Parts::Auto) {
+        return Ok(());
+    }
     let gpus = session.inventory().gpus.iter().map(|gpu| Strategy::Device(gpu.name.clone()));
     for strategy in std::iter::once(Strategy::CPU).chain(gpus) {
         let place = strategy.to_string();
