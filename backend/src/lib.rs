@@ -289,10 +289,10 @@ pub mod plan {
     //! ```
 
     pub use anabranch_plan::{
-        Allocation, CandidatePlan, ChunkRule, DeviceMemory, HOST, Holding, KernelNeeds, LinkPlan, MachineDevice,
-        MemoryItem, MemoryPlan, MemoryShortage, Moved, Needs, PackedConstant, Plan, PlanDevice, PlanError, PlanOptions,
-        Predicted, Residency, Ring, Route, SharedConstant, Step, Stream, StreamMode, Traffic, Transfer, TransferId,
-        Violation, check,
+        Allocation, CandidatePlan, ChunkRule, DeviceMemory, Displaced, HOST, Holding, KernelNeeds, LinkPlan,
+        MachineDevice, MemoryItem, MemoryPlan, MemoryShortage, Moved, Needs, PackedConstant, Plan, PlanDevice,
+        PlanError, PlanOptions, Predicted, Residency, Ring, Route, SharedConstant, Step, Stream, StreamMode, Traffic,
+        Transfer, TransferId, Violation, check,
     };
 }
 

@@ -50,7 +50,8 @@ impl Planner<'_> {
         let again = planner.fitted(&planner.placing()?, &request, &options);
         still_wanted()?;
         let again = again?.named(planned.plan.strategy());
-        Ok(Planned { place_time: started.elapsed(), divided: planned.divided.clone(), ..again })
+        let (divided, displaced) = (planned.divided.clone(), planned.displaced.clone());
+        Ok(Planned { place_time: started.elapsed(), divided, displaced, ..again })
     }
 
     /// Predicts the same plan again with the machine's present costs.
@@ -77,6 +78,7 @@ impl Planner<'_> {
             device_of: planned.device_of.clone(),
             groups: planned.groups.clone(),
             repaired: planned.repaired,
+            displaced: planned.displaced.clone(),
             streaming: planned.streaming,
             plan: Arc::new(plan),
             weights,
@@ -195,6 +197,7 @@ impl Planner<'_> {
             device_of,
             groups,
             repaired: false,
+            displaced: Vec::new(),
             streaming: options.streaming,
             plan: Arc::new(plan),
             weights: Arc::clone(&self.lowered.weights),

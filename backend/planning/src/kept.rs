@@ -37,6 +37,7 @@ impl Planned {
             options: options.clone().with_streaming(self.streaming).with_weights(Residency::Auto),
             schedule: self.placed.schedule.clone(),
             repaired: self.repaired,
+            displaced: self.displaced.clone(),
         };
         let mut file = self.plan_file();
         file.simulation = Some(simulation);
@@ -80,6 +81,7 @@ impl Planner<'_> {
             place_time: started.elapsed(),
             candidates: kept.candidates.clone(),
             repaired: simulation.repaired,
+            displaced: simulation.displaced.clone(),
             choice: choice.clone(),
             ..planned.named(&kept.strategy)
         })

@@ -7,7 +7,7 @@ use anabranch_ir::program::{NodeId, Program};
 use anabranch_onnx::lower::Continuation;
 use anabranch_placement_core::platform::DeviceId;
 use anabranch_plan::blocks::{BlockMembers, BlockSummary};
-use anabranch_plan::{CandidatePlan, Kernels, Plan, StreamMode, Weights};
+use anabranch_plan::{CandidatePlan, Displaced, Kernels, Plan, StreamMode, Weights};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,6 +29,8 @@ pub struct Planned {
     pub(super) groups: Vec<BlockMembers>,
     /// Whether the plan differs from the requested plan, because that did not fit.
     pub(super) repaired: bool,
+    /// Nodes that left the devices of the request because memory is short, in the order of the devices.
+    pub displaced: Vec<Displaced>,
     /// Mode of streaming that the plan used.
     pub(super) streaming: StreamMode,
     pub(super) plan: Arc<Plan>,

@@ -14,7 +14,7 @@ use anabranch::plan::{Route, Transfer};
 use anabranch::planning::{DeviceEntry, Planned, PlatformFile};
 use anabranch::program::NodeId;
 use anabranch_report::plan::dot;
-use anabranch_report::run::{self, BlockLine, Staged, traffic_text};
+use anabranch_report::run::{self, BlockLine, PartLine, Staged, displaced_line, traffic_text};
 use anabranch_report::table::Table;
 use anabranch_report::text::{WIDTH, amount, count, duration, durations, wrapped};
 use clap::{Args, ValueEnum};
@@ -192,6 +192,10 @@ fn table(model: &str, planned: &Planned, whole: bool) -> String {
     );
     if !planned.candidates.is_empty() {
         let _ = writeln!(text, "{}", candidates(planned));
+    }
+    for line in PartLine::line(&PartLine::all(planned)).into_iter().chain(planned.displaced.iter().map(displaced_line))
+    {
+        let _ = writeln!(text, "{line}\n");
     }
     for staged in Staged::all(plan, program) {
         let _ = writeln!(text, "{staged}\n");

@@ -31,6 +31,7 @@ mod shared;
 #[cfg(target_os = "linux")]
 mod signals;
 mod sizes;
+mod split;
 mod sweeps;
 mod tensors;
 mod traces;

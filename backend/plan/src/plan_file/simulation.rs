@@ -1,6 +1,6 @@
 //! The simulation behind a plan: streams, gangs and memory follow from its times.
 
-use crate::{PlanDevice, PlanOptions};
+use crate::{Displaced, PlanDevice, PlanOptions};
 use anabranch_placement_core::platform::DeviceId;
 use anabranch_placement_core::schedule::Schedule;
 use serde::{Deserialize, Serialize};
@@ -24,6 +24,8 @@ pub struct Simulation {
     pub schedule: Schedule,
     /// Whether the plan differs from the requested plan, because that did not fit.
     pub repaired: bool,
+    /// Nodes that left their devices because memory is short.
+    pub displaced: Vec<Displaced>,
 }
 
 impl Simulation {
@@ -63,7 +65,8 @@ mod tests {
         let placed = PlacedProgram::chain(&["cpu", "cpu"], &[0, 1], &[8, 4]);
         let device_of = placed.placement.device_of.clone();
         let PlacedProgram { devices, schedule, .. } = placed;
-        let sound = Simulation { devices, options: PlanOptions::default(), schedule, repaired: false };
+        let sound =
+            Simulation { devices, options: PlanOptions::default(), schedule, repaired: false, displaced: Vec::new() };
         assert_eq!(sound.verify(&device_of, 9), Ok(()));
         assert_eq!(sound.verify(&device_of[1..], 9), Err("has other tasks"));
         type Slip = (fn(&mut Simulation), &'static str);

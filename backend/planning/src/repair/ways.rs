@@ -17,7 +17,7 @@ use anabranch_ir::program::NodeId;
 use anabranch_placement_core::graph::TaskId;
 use anabranch_placement_core::platform::{DeviceId, DeviceKind};
 use anabranch_placement_core::problem::MemoryRule;
-use anabranch_plan::{PlanOptions, Residency, StreamMode};
+use anabranch_plan::{Displaced, PlanOptions, Residency, StreamMode};
 use std::collections::BTreeMap;
 
 /// Numbers of repaired assignments that get a first, short improvement; of its plans; and of assignments that are then
@@ -62,7 +62,8 @@ impl Ways<'_> {
             let mut best = None;
             for streaming in self.streamings().skip(1) {
                 let options = self.options.clone().with_streaming(streaming);
-                self.offer(self.whole(placed.clone()), self.request, &options, true, &mut best)?;
+                let fitted = |planned| Planned { repaired: true, ..planned };
+                self.offer(self.whole(placed.clone()), self.request, &options, &fitted, &mut best)?;
             }
             return Ok(best);
         }
@@ -236,29 +237,32 @@ impl Ways<'_> {
         // Staged weights alone do not count as a change.
         let moved = repaired.device_of != start.placement.device_of || *rule != self.request.rule;
         let changed = moved || *weights == self.options.weights;
+        let moves = self.moved(own, repaired);
+        let displaced = self.displaced(own, &moves);
+        let told = |planned| Planned { repaired: changed, displaced: displaced.clone(), ..planned };
         for streaming in self.streamings() {
             let mut whole = self.whole(placed.clone());
-            for (node, reason) in self.moved(own, repaired) {
-                whole.reasons[node.index()] = reason;
+            for (node, reason) in &moves {
+                whole.reasons[node.index()].clone_from(reason);
             }
             let options = self.options.clone().with_streaming(streaming).with_weights(weights.clone());
-            self.offer(whole, &fixed, &options, changed, best)?;
+            self.offer(whole, &fixed, &options, &told, best)?;
         }
         Ok(())
     }
 
-    /// Keeps a plan if it fits and is predicted to be shorter than the best; records whether it was `repaired`.
+    /// Keeps a plan if it fits and is predicted to be shorter than the best; `told` records how it was changed.
     fn offer(
         &self,
         whole: PlacedProgram,
         request: &PlacementRequest,
         options: &PlanOptions,
-        repaired: bool,
+        told: &dyn Fn(Planned) -> Planned,
         best: &mut Option<Planned>,
     ) -> Result<(), PlanningError> {
         let makespan = |planned: &Planned| planned.plan().predicted().makespan;
         let planned = self.planner.planned(whole, request, options);
-        match planned.map(|planned| Planned { repaired, ..planned }) {
+        match planned.map(told) {
             Ok(planned) if best.as_ref().is_none_or(|best| makespan(&planned) < makespan(best)) => {
                 *best = Some(planned)
             }
@@ -290,6 +294,17 @@ impl Ways<'_> {
             Some((node, format!("moved from {from}, where {strategy} had it, {why}")))
         });
         moved.collect()
+    }
+
+    /// Counts nodes that were moved, by the device that they left.
+    fn displaced(&self, own: &Own, moves: &BTreeMap<NodeId, String>) -> Vec<Displaced> {
+        let from = |node: &NodeId| own.placed.placement.device_of[node.index()].index();
+        let devices = self.planner.machine.devices.iter().enumerate();
+        let counted = devices.map(|(at, device)| {
+            let nodes = moves.keys().filter(|node| from(node) == at).count();
+            Displaced { device: device.name.clone(), nodes }
+        });
+        counted.filter(|displaced| displaced.nodes > 0).collect()
     }
 }
 

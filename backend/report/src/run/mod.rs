@@ -1,6 +1,7 @@
 //! A measured run beside its prediction: as text, as JSON, and over time.
 
 mod blocks;
+mod divided;
 mod gantt;
 mod latency;
 mod lines;
@@ -9,6 +10,7 @@ mod report;
 mod staged;
 
 pub use blocks::BlockLine;
+pub use divided::{PartLine, displaced_line};
 pub use gantt::Gantt;
 pub use lines::{busy, busy_calibration, one_device, planned_peak, summed};
 pub use phases::first_phase_note;

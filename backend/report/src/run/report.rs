@@ -1,6 +1,7 @@
 //! Report of `anabranch run`: predicted beside measured values, for the whole run and for each device.
 
 use super::blocks::BlockLine;
+use super::divided::{PartLine, displaced_line};
 use super::latency::Latency;
 use super::lines::{DeviceLine, LinkLine, LoadLine, NodeLine, OutputLine, devices, links, one_device};
 use super::phases::Phases;
@@ -10,7 +11,7 @@ use crate::text::{WIDTH, amount, count, digits, duration, error, interval, wrapp
 use anabranch::compare::Series;
 use anabranch::costs::CostSource;
 use anabranch::device::format_bytes;
-use anabranch::plan::{CandidatePlan, Traffic};
+use anabranch::plan::{CandidatePlan, Displaced, Traffic};
 use anabranch::session::{Run, RunPrediction, Session};
 use serde::Serialize;
 use std::fmt;
@@ -53,6 +54,12 @@ pub struct Report {
     /// Number of transfers, as measured.
     transfers: usize,
     traffic: Traffic,
+    /// Parts of the batch, if it is divided.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    split: Vec<PartLine>,
+    /// Nodes that left their devices because memory is short.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    displaced: Vec<Displaced>,
     /// Weights that are sent to GPUs in each run.
     staged: Vec<Staged>,
     /// Times of the run's phases, if it has several.
@@ -122,6 +129,8 @@ impl Report {
             traffic_bytes: traffic.moved().bytes,
             transfers: traffic.moved().transfers,
             traffic,
+            split: PartLine::all(run.prepared.planned()),
+            displaced: plans.iter().flat_map(|planned| planned.displaced.clone()).collect(),
             staged: plans.iter().flat_map(|plan| Staged::all(plan.plan(), &plan.program)).collect(),
             phases: Phases::of(run),
             node_error_percent: series.accuracy.node_error().map(|error| 100.0 * error),
@@ -198,6 +207,8 @@ impl fmt::Display for Report {
         write!(f, "{}", self.load)?;
         writeln!(f, "measured  {latency_ms}")?;
         writeln!(f, "traffic   {}", traffic_text(&self.traffic))?;
+        PartLine::line(&self.split).iter().try_for_each(|line| writeln!(f, "{line}"))?;
+        self.displaced.iter().try_for_each(|displaced| writeln!(f, "{}", displaced_line(displaced)))?;
         self.staged.iter().try_for_each(|staged| writeln!(f, "{staged}"))?;
         self.phases.iter().try_for_each(|phases| writeln!(f, "{phases}"))?;
         writeln!(
