@@ -54,8 +54,8 @@ impl Candidate {
 /// If there is no mapping.
 pub(super) fn candidates(costs: &StageCosts, options: &PipelineOptions) -> Result<Vec<Candidate>, SessionError> {
     if costs.bound && !matches!(options.among, Among::All | Among::Together) {
-        let text = "only the mapping to all devices together keeps nodes that are pinned to devices; leave out \
-             the pins, or the other mapping";
+        let text = "only the mapping to all devices together keeps pins, colocations and a split of the batch; leave \
+             them out, or the other mapping";
         return Err(refused(text.into()));
     }
     let mut found = Vec::new();

@@ -65,10 +65,6 @@ impl StageCosts {
             let text = "a pipeline cannot use tensors that stay on a device; open a session without them";
             return Err(refused(text.into()));
         }
-        if constraints.split.is_some() {
-            let text = "a pipeline does not divide the rows of a batch; open a session without a split";
-            return Err(refused(text.into()));
-        }
         let lowered = session.lowered(&session.whole, inputs)?;
         if lowered.rest.is_some() {
             let text = "the shapes of this model depend on computed values, so it runs in phases and cannot be \

@@ -14,6 +14,7 @@ use super::open::{self, open_session};
 use super::progress::waiting;
 use super::{CliError, MORE, Output, pretty, trace_file, write_file};
 use anabranch::pipeline::{Among, Goal, PipelineOptions, StageCosts, StageMapping};
+use anabranch::planning::Split;
 use anabranch_report::text::count;
 use clap::Args;
 use marker::Marker;
@@ -36,7 +37,8 @@ Examples:
   anabranch pipe model.onnx --inputs 'frames/*.npy' -o results
   anabranch pipe model.onnx --inputs video.npz --batch 4 -o results --resume
   anabranch pipe model.onnx --random 500 --latency 40 --gantt pipe.svg --json
-  anabranch pipe model.onnx --random 500 --split 4";
+  anabranch pipe model.onnx --random 500 --split 4
+  anabranch pipe model.onnx --inputs video.npz --batch 32 --split batch=auto";
 
 /// Most data sets before a stage: more would only take memory and latency.
 const MOST_WAITING: usize = 65_536;
@@ -120,18 +122,19 @@ struct MappingArgs {
     /// off puts each stage on one device; N uses N cores, each with a copy of the whole model.
     #[arg(long, value_name = "auto|off|N", default_value = "auto", hide_default_value = true)]
     replicate: Share,
-    /// Divide each sample among cores: auto, off or N [default: auto]
+    /// Divide each sample: auto, off, N or DIM=PARTS [default: auto]
     ///
     /// auto may put a stage on a group of cores of one CPU device, which divide the rows of each sample. N divides the
-    /// whole model among N cores.
+    /// whole model among N cores. batch=auto and batch=gpu0:28,cpu0:4 divide the rows of a batch among devices, as
+    /// `anabranch run --split` does: each sample is a batch, for example of --batch rows.
     #[arg(
         long,
-        value_name = "auto|off|N",
+        value_name = "auto|off|N|DIM=PARTS",
         default_value = "auto",
         hide_default_value = true,
         conflicts_with = "replicate"
     )]
-    split: Share,
+    split: Division,
     /// Run each sample on all devices together, as `run` does
     #[arg(long, conflicts_with_all = ["plan", "replicate", "split"])]
     together: bool,
@@ -158,6 +161,26 @@ enum Share {
     Auto,
     Off,
     Among(NonZeroUsize),
+}
+
+/// Division of each sample.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Division {
+    /// Its nodes are divided among cores of one CPU device.
+    Cores(Share),
+    /// The rows of its batch are divided among devices.
+    Rows(Split),
+}
+
+impl FromStr for Division {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.contains('=') {
+            true => text.parse().map(Self::Rows),
+            false => text.parse().map(Self::Cores),
+        }
+    }
 }
 
 impl FromStr for Share {
@@ -196,16 +219,17 @@ impl MappingArgs {
             (None, Some(latency)) => Goal::PeriodWithin { latency },
             (None, None) => Goal::Period,
         };
-        let among = match (&self.plan, self.replicate, self.split) {
+        let among = match (&self.plan, self.replicate, &self.split) {
             (Some(path), ..) => Among::Given(StageMapping::read(path)?),
             _ if self.together => Among::Together,
-            (None, _, Share::Among(cores)) => Among::DataParallel(Some(cores)),
+            (None, _, Division::Rows(_)) => Among::Together,
+            (None, _, Division::Cores(Share::Among(cores))) => Among::DataParallel(Some(*cores)),
             (None, Share::Among(copies), _) => Among::Replicated(Some(copies)),
             (None, Share::Off, _) => Among::Pipelined,
             (None, Share::Auto, _) => Among::All,
         };
         let options = PipelineOptions::default().with_goal(goal).with_among(among).with_capacity(self.capacity);
-        Ok(options.with_data_parallel(self.split != Share::Off).with_measuring(!self.no_measure))
+        Ok(options.with_data_parallel(self.split != Division::Cores(Share::Off)).with_measuring(!self.no_measure))
     }
 }
 
@@ -213,7 +237,12 @@ impl PipeCommand {
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
         let options = self.mapping.options()?;
         let model = self.model();
-        let (session, store, _) = open_session(&self.devices, None, &model, &self.place, true)?;
+        let split = match &self.mapping.split {
+            Division::Rows(split) => Some(split.clone()),
+            Division::Cores(_) => None,
+        };
+        let place = PlaceArgs { split, ..self.place.clone() };
+        let (session, store, _) = open_session(&self.devices, None, &model, &place, true)?;
         open::print_notes(&session, output);
         if let Some(value) = session.inputs().iter().chain(session.outputs()).find(|value| !value.kind().is_tensor()) {
             return Err(CliError::input(format!(

@@ -166,6 +166,30 @@ fn rows_of_an_archive_are_cut_into_data_sets() {
 }
 
 #[test]
+fn the_rows_of_each_data_set_are_divided_among_devices() {
+    let command = Anabranch::new();
+    let encoder = bundled("encoder.onnx");
+    let pipe = ["pipe", &encoder, "--no-gpu", "--no-measure", "--cpu-devices", "core", "--dim", "seq=5"];
+    let with = |more: &[&'static str]| [&pipe[..], &["--random", "3", "--batch", "4"], more].concat();
+    command.text(&with(&["--together", "--place", "cpu0", "-o", "whole"]));
+    for (split, folder) in [("batch=cpu0:1,cpu1:3", "given"), ("batch=auto", "chosen")] {
+        let report = command.json(&with(&["--split", split, "-o", folder]));
+        assert_eq!(
+            (&report["done"], &report["plan"]["candidates"][0]["how"]),
+            (&3.into(), &"all devices together".into()),
+            "{report}"
+        );
+        for at in 0..3 {
+            assert_same(&command, &format!("whole/{at:08}.npz"), &format!("{folder}/{at:08}.npz"));
+        }
+    }
+    command.refuses(&with(&["--split", "batch=cpu0:1,cpu1:2"]), &["3 rows together, but the batch has 4"]);
+    command.refuses(&with(&["--split", "seq=auto"]), &["node `", "does not compute each row by itself"]);
+    command.refuses(&with(&["--split", "batch=auto", "--place", "cp"]), &["`cp` has nothing to place"]);
+    command.refuses(&with(&["--split", "batch=some"]), &["--split", "write DIM=auto or DIM=DEVICE:ROWS"]);
+}
+
+#[test]
 fn a_data_set_that_fails_is_named_and_those_before_are_there() {
     let command = Anabranch::new();
     let (model, inputs) = (bundled("decoder.onnx"), reference("decoder"));
