@@ -2,6 +2,9 @@
 
 use anabranch::Tensor;
 use anabranch::execute::RunOptions;
+use anabranch::import::proto::{
+    AttributeProto, DimensionProto, GraphProto, ModelProto, NodeProto, ValueInfoProto, data_type,
+};
 use anabranch::import::{self, Dim, Model};
 use anabranch::plan_file::PlanFile;
 use anabranch::planning::{PlanChoice, Strategy};
@@ -97,6 +100,37 @@ fn each_part_has_the_bits_of_the_whole_batch_on_its_kind_of_device() {
                 let same = bytes_of(tensor, ROWS, rows.clone()) == bytes_of(whole, ROWS, rows.clone());
                 assert!(same, "{name}: {output}: rows {rows:?}");
             }
+        }
+    }
+}
+
+/// Threads share a line of a GPU by the shape of all lines: a part of one row has another shape than the batch.
+#[test]
+fn lines_across_the_batch_are_summed_alike_on_a_gpu() {
+    const ROWS: usize = 5;
+    let operators = [
+        NodeProto::of("Softmax", &["x"], &["y"]).with(AttributeProto::int("axis", 0)),
+        NodeProto::of("ReduceMean", &["x"], &["y"]).with(AttributeProto::ints("axes", &[0])),
+        NodeProto::of("ReduceLogSumExp", &["x"], &["y"]).with(AttributeProto::ints("axes", &[0])),
+    ];
+    for node in operators {
+        let dims = vec![DimensionProto::known(777), DimensionProto::symbol("rows")];
+        let input = vec![ValueInfoProto::tensor("x", data_type::FLOAT, dims)];
+        let output = vec![ValueInfoProto { name: "y".into(), r#type: None }];
+        let name = node.op_type.clone();
+        let graph = GraphProto { node: vec![node], input, output, ..GraphProto::default() };
+        let model = ModelProto::of(graph, 17).to_bytes();
+        let run = |place: &str, split: Option<&str>| {
+            let mut config = options(place).with_dim("rows", ROWS);
+            split.into_iter().for_each(|split| config.set("split", split).expect("a split"));
+            let session = Session::from_bytes(&model, config).expect("a sound model");
+            session.run(&session.fill_random(Inputs::new(), 7).expect("known shapes")).expect("it runs")
+        };
+        let [gpu, cpu] = ["gpu", "cpu0"].map(|place| run(place, None));
+        let divided = run("split", Some("rows=gpu0:1,cpu0:4"));
+        let [gpu, cpu, divided] = [&gpu, &cpu, &divided].map(|run| run.tensor("y").expect("an output"));
+        for (rows, whole) in [(0..1, gpu), (1..ROWS, cpu)] {
+            assert_eq!(bytes_of(divided, ROWS, rows.clone()), bytes_of(whole, ROWS, rows.clone()), "{name} {rows:?}");
         }
     }
 }

@@ -386,6 +386,71 @@ fn program(random: &mut Random) -> (Made, usize, BTreeMap<ValueId, Layout>) {
     (made, batch, BTreeMap::from([(x, Layout::of_axis(&dims, axis))]))
 }
 
+/// Whether the outputs have the same bits if the batch is divided into parts of these numbers of rows.
+fn is_same(made: &Made, rows: &Rows, counts: &[usize]) -> bool {
+    let runs = vec![true; made.program.nodes.len()];
+    let part = |(at, count): (usize, &usize)| Part {
+        name: ["a", "b", "c"][at],
+        rows: *count,
+        paddings: paddings(&made.program, rows, *count, DeviceKind::Cpu, &runs),
+    };
+    let parts: Vec<_> = counts.iter().enumerate().map(part).collect();
+    let division = divided(&made.program, rows, &parts).expect("each value has an axis for its rows");
+    assert_eq!(division.roles.len(), division.program.nodes.len());
+    let (whole, apart) = (computed(&made.program, &made.tensors), computed(&division.program, &made.tensors));
+    whole.len() == apart.len() && whole.iter().zip(&apart).all(|(one, other)| one.bytes() == other.bytes())
+}
+
+/// Nine wide rows are two blocks, and fewer rows one: without more rows, the trees were summed in other spans.
+#[test]
+fn forests_sum_their_trees_in_the_order_of_the_whole_batch() {
+    const ROWS: usize = 9;
+    let (random, mut made) = (&mut Random(SplitMix64::new(1)), Made::default());
+    let trees = 0..256u32;
+    let x = made.random(random, &[ROWS, 8192], false);
+    let leaf = |tree: u32| TreeNode::Leaf { entry: tree }.words(DType::F32, tree);
+    let words = |dims: [usize; 2], words: Vec<u32>| {
+        Tensor::from_elements(Shape::new(dims).expect("small"), &words).expect("one for each")
+    };
+    let nodes = made.given(words([trees.len(), 4], trees.clone().flat_map(leaf).collect()), true);
+    let roots = made.given(words([trees.len(), 2], trees.clone().flat_map(|tree| [tree, 0]).collect()), true);
+    let targets = made.given(words([trees.len(), 1], vec![TreeNode::LAST; trees.len()]), true);
+    made.is_double = true;
+    let (weights, base) = (made.constant(random, &[trees.len()]), made.constant(random, &[1]));
+    let inputs = [x, nodes, roots, targets, weights, base];
+    let shapes: Vec<_> = inputs.iter().map(|input| made.dims(*input)).collect();
+    let read: Vec<_> = shapes.iter().map(Vec::as_slice).collect();
+    let scores = TensorSpec::new(DType::F64, Shape::new([ROWS, 1]).expect("small"));
+    let op = Op::Trees(Trees { aggregate: TreeAggregate::Sum });
+    let score = made.node(op, &inputs, &read, &[scores]).expect("a sound forest");
+    made.program.add_output("score", score);
+    let batch = BTreeMap::from([(x, Layout::of_axis(&[ROWS, 8192], 0))]);
+    let rows = Rows::of(&made.program, ROWS, &batch).expect("rows do not depend on each other");
+    for counts in [[1, 8], [4, 5], [8, 1]] {
+        assert!(is_same(&made, &rows, &counts), "{counts:?}");
+    }
+}
+
+/// Products of a transposed matrix are computed otherwise for few columns of B, which are the rows of the batch here.
+#[test]
+fn columns_of_a_right_operand_give_the_bits_of_the_whole_batch() {
+    const ROWS: usize = 9;
+    let random = &mut Random(SplitMix64::new(2));
+    for transpose_a in [false, true] {
+        let mut made = Made::default();
+        let x = made.random(random, &[96, ROWS], false);
+        let a = made.constant(random, if transpose_a { &[96, 40] } else { &[40, 96] });
+        let op = Op::MatMul(MatMul { transpose_a, ..MatMul::default() });
+        let product = made.floats(op, &[a, x], &[40, ROWS]).expect("sound");
+        made.program.add_output("product", product);
+        let inputs = BTreeMap::from([(x, Layout::of_axis(&[96, ROWS], 1))]);
+        let rows = Rows::of(&made.program, ROWS, &inputs).expect("rows do not depend on each other");
+        for first in 1..ROWS {
+            assert!(is_same(&made, &rows, &[first, ROWS - first]), "{transpose_a} {first}");
+        }
+    }
+}
+
 #[test]
 fn what_is_divided_gives_the_bits_of_the_whole_batch() {
     let mut divisions = BTreeMap::new();
@@ -399,23 +464,7 @@ fn what_is_divided_gives_the_bits_of_the_whole_batch() {
         if counts[1] > 1 && random.below(2) == 0 {
             counts = vec![first, 1, batch - first - 1];
         }
-        let part = |(at, rows_of_part): (usize, &usize)| Part {
-            name: ["a", "b", "c"][at],
-            rows: *rows_of_part,
-            paddings: paddings(
-                &made.program,
-                &rows,
-                *rows_of_part,
-                DeviceKind::Cpu,
-                &vec![true; made.program.nodes.len()],
-            ),
-        };
-        let parts: Vec<_> = counts.iter().enumerate().map(part).collect();
-        let division = divided(&made.program, &rows, &parts).expect("each value has an axis for its rows");
-        assert_eq!(division.roles.len(), division.program.nodes.len());
-        let (whole, apart) = (computed(&made.program, &made.tensors), computed(&division.program, &made.tensors));
-        let same = whole.iter().zip(&apart).all(|(one, other)| one.bytes() == other.bytes());
-        assert!(same && whole.len() == apart.len(), "{seed}: {counts:?}: {:?}", made.program.nodes);
+        assert!(is_same(&made, &rows, &counts), "{seed}: {counts:?}: {:?}", made.program.nodes);
         let doubles = made.is_double.then_some("double");
         ops().chain(doubles).for_each(|op| *divisions.entry(op).or_insert(0) += 1);
     }
