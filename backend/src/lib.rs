@@ -95,8 +95,8 @@
 //! # State, and text
 //!
 //! [`Session::stateful`] binds outputs of one run to inputs of the next, which a [`Stateful`] keeps where they are
-//! made. The module `generate` (the feature of this name) is a language model's face on it: a folder, prompts, and text
-//! token by token.
+//! made. The module `generate` (the feature of this name) generates text with it: it takes a language model's folder
+//! and prompts, and returns text token by token.
 //!
 //! # Modules
 //!

@@ -1,9 +1,9 @@
-//! Tensors, the operator set that models are lowered to, and the kernels that compute it. The GPU compiler refuses
-//! nodes that it has no kernel for.
+//! Tensors, the operator set that models are lowered to, and the kernels that compute it on CPUs and GPUs.
 //!
 //! A model is lowered to a program of [`op::Op`]s over dense row-major tensors whose shapes are all known.
-//! [`cpu::prepare`] turns one op into a kernel for a team of threads, [`gpu::compile`] into a few dispatches of
-//! compute shaders; both see the same [`op::NodeSpec`], and both compute the same function to within rounding.
+//! [`cpu::prepare`] turns one op into a kernel for a team of threads, [`gpu::compile`] into a few dispatches of compute
+//! shaders; both see the same [`op::NodeSpec`], and both compute the same function to within rounding. Some nodes have
+//! no GPU kernel, and `compile` refuses them.
 //!
 //! This crate does not know graphs, or the placement of nodes on devices.
 

@@ -1,11 +1,11 @@
-//! Why no text can be generated.
+//! Errors of text generation.
 
 use anabranch_base::quoted::Line;
 use anabranch_session::{ErrorKind, SessionError};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Why no text can be generated: one line that names the file, the setting or the token, and the next step.
+/// Reason that no text can be generated: one line that names the file, the setting or the token, and the next step.
 #[derive(Clone)]
 pub struct GenerateError {
     cause: Cause,

@@ -1,4 +1,7 @@
-//! The face: a folder with a model, prompts, and text that comes token by token.
+//! Public interface of text generation: opens the folder of a language model, and answers prompts token by token.
+//!
+//! A [`Generation`] is an iterator that borrows the generator. A [`Course`] is an answer in progress without that
+//! borrow, which [`Generator::advance`] continues.
 
 mod batch;
 

@@ -1,4 +1,7 @@
-//! Faults of single nodes, which name an input or attribute, the value found there, and what is allowed.
+//! Error of one node, as lowering and host operators report it: the input or attribute, its value, and what is allowed.
+//!
+//! If lowering a node needs the elements of a value that is unknown before the run, the fault names the value. A later
+//! phase may know it.
 
 use anabranch_base::bytes::exact_bytes;
 use anabranch_import::AttributeError;

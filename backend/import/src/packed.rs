@@ -1,4 +1,7 @@
-//! Tensor data in the typed fields of a message: packed numbers, which are counted before they are unpacked.
+//! Decodes the elements of tensors that a message does not hold as plain bytes.
+//!
+//! Typed fields (`float_data`, `int32_data` and so on) hold packed numbers of protobuf, which are counted before they
+//! are unpacked. Elements of less than 8 bits share bytes, and are spread to a byte each.
 
 use super::error::{ImportError, Result};
 use super::proto::Reader;

@@ -1,4 +1,8 @@
-//! Programs of calibration: each stresses one rate of a device, or one link.
+//! Synthetic programs that calibration measures to learn the rates of devices and links.
+//!
+//! Each stresses one quantity: a rate of the roofline, a link, the contention of two devices, or the reading of weights
+//! inside and outside the private cache. [`classes`](super::classes) has the programs that measure the classes of
+//! kernels.
 
 use anabranch_ir::program::{Origin, Program, floats, map};
 use anabranch_kernels::op::{Binary, Conv, Expression, MatMul, Op, Register, Step, Unary};

@@ -1,7 +1,9 @@
-//! Time to hand over a data set, without the work of stages. It makes the data set, puts it into channels, takes it
-//! out, wakes threads, and drops its values.
+//! Measures the time to hand over a data set (the inputs of one run) between stages, without the work of stages.
 //!
-//! The time is measured: it is the time between results of a line of one stage that passes its inputs on. The channels,
+//! It consists of making the data set, putting it into channels, taking it out, waking threads, and dropping its
+//! values.
+//!
+//! It is the time between results of a line (a pipeline at work) of one stage that passes its inputs on. The channels,
 //! packets and threads are those of a real line. The stage is on its core. The system places the threads that push data
 //! sets and take results, as it does in a real line. So the time contains wake-ups from core to core, and the
 //! contention for locks. Predictions add one half to a stage when it takes a data set, and the other half when it

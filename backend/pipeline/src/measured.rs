@@ -1,4 +1,4 @@
-//! Measurements of a pipeline.
+//! Measurements of a pipeline: time between results, latency, and the load of each device; and learning from them.
 
 use super::costs::StageCosts;
 use super::mapping::On;

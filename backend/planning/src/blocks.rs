@@ -1,4 +1,7 @@
-//! Contracts the streaming blocks of a placed program into nodes.
+//! Chooses the streaming blocks of a placed program, and contracts each into one node.
+//!
+//! The blocks are those of a plan file, or those that the options select. In automatic mode, blocks with a predicted
+//! gain are kept, if the simulated schedule does not get longer.
 
 use super::constraints::Constraints;
 use super::error::PlanningError;

@@ -1,4 +1,6 @@
-//! A problem as lists that changes edit.
+//! Scheduling problem taken apart into plain lists, which the steps of the [adversarial search](super) mutate.
+//!
+//! A step changes one number or one edge of an [`Instance`], and puts the lists together to a problem again.
 
 use super::Ranges;
 use crate::format::{Costs, LoadedProblem, TimeTable};

@@ -1,4 +1,4 @@
-//! Tolerance of a test, and comparison of values.
+//! Compares the outputs of an ONNX backend test with the expected values, within the tolerance that the test states.
 
 use anabranch::Item;
 use anabranch::compare::Tolerance;

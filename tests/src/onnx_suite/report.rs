@@ -1,5 +1,6 @@
-//! Report of a run of the suite: counts by kind, refusals by operator and reason, and differences from a list of
-//! passing tests.
+//! Report of a run of the ONNX backend tests: counts by kind, and refusals by operator and reason.
+//!
+//! A run fails if a test is wrong or panics, or if a test of the list of passing tests does not pass.
 
 use super::{Case, Outcome};
 use std::collections::{BTreeMap, BTreeSet};

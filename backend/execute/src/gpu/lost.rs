@@ -1,4 +1,7 @@
 //! Waits for a GPU, and detects its loss.
+//!
+//! A wait ends when a submission, or all work that was queued at some moment ([`Ahead`]), is finished. It also ends if
+//! the run is stopped, or if the GPU is lost.
 
 use crate::error::{Failure, FailureSite};
 use crate::run_channels::Halt;

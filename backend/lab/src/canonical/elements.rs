@@ -1,4 +1,5 @@
-//! Element-wise nodes: one task each, whose operands have as many elements as it writes.
+//! Converts element-wise nodes and epilogues to canonical tasks: one task each, which reads as many elements of each
+//! operand as it writes.
 
 use super::writer::{GraphWriter, Id, ValueSource};
 use anabranch_kernels::Shape;

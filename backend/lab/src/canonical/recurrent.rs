@@ -1,4 +1,4 @@
-//! Recurrent layers, unrolled over time: each step waits for the state of the one before.
+//! Converts recurrent layers to canonical tasks, unrolled over time: each step waits for the state of the step before.
 
 use super::writer::{GraphWriter, Id, ValueSource};
 use anabranch_kernels::op::{Recurrent, RecurrentKind};

@@ -1,5 +1,6 @@
-//! Deep residual networks from the shapes of their layers (He 2016, table 1, with bottlenecks), for graphs of the
-//! paper's size without a model file.
+//! Deep residual networks from the shapes of their layers (He 2016, table 1, with bottlenecks).
+//!
+//! They replace model files: their canonical graphs have the size of those in De Matteis et al. 2023.
 
 use anabranch_ir::program::{Program, ValueId, floats, map};
 use anabranch_kernels::op::{

@@ -1,4 +1,5 @@
-//! Interpreter: one vectorised loop per instruction, over a block of elements that stays in the L1 cache.
+//! Interpreter of compiled element-wise expressions ([`Code`]): one vectorised loop per instruction, over a block of
+//! elements that stays in the L1 cache.
 
 use super::code::{Action, Code, Destination, Operand};
 use super::number::{Number, Undefined};

@@ -1,4 +1,6 @@
-//! Memory that one thread writes in a call: consecutive rows of the outputs, and a piece of the reduction's input.
+//! Memory that one thread writes in a call of a [block](super): consecutive rows of the outputs.
+//!
+//! If the block ends in a reduction, the thread also has a piece of the stream of elements that the reduction folds.
 
 use anabranch_cpu_data::reduce::Piece;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! Pooling: each output separately, from the elements of its window that lie in the image.
+//! Pooling of 64-bit floats: each output separately, from the elements of its window that lie in the image.
 
 use anabranch_cpu_base::elements::{elements, elements_mut};
 use anabranch_cpu_base::number::greater;

@@ -1,4 +1,6 @@
-//! New positions of caches, and rotary position embedding: each row of a batch stands at a place that is data.
+//! Appending to key-value caches, and rotary position embedding.
+//!
+//! Positions are elements of a tensor, so that they are known only in the run. The rows of a batch may differ in them.
 //!
 //! A GPU reports no error about a value. Lengths and positions outside their range are therefore moved to its ends, and
 //! read and write nothing outside. Lowered models let CPUs judge them first ([`Length`](anabranch_op::op::Length)).

@@ -1,4 +1,4 @@
-//! Strided sub-tensors.
+//! Slicing with any starts and steps: one strided copy.
 
 use super::Recipe;
 use super::copy::{StridedCopy, signed};

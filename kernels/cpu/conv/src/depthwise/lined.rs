@@ -1,7 +1,7 @@
-//! Depthwise convolution by large windows, from rows copied with the zeros around them, for registers half as wide as a
-//! vector.
+//! Depthwise convolution with large windows on AVX2, from lines: rows of the image copied with the zeros around them.
 //!
-//! Each element of the window is read once for a block of rows of outputs.
+//! Each element of the window is read once for a block of rows of outputs. AVX2 registers hold half of a vector of
+//! [`LANES`] elements, so that the kernel with channels along the vectors has too few registers for its sums.
 
 use crate::lines::Lines;
 use anabranch_cpu_base::geometry::Geometry;

@@ -1,9 +1,10 @@
-//! Attention over a cache: one pass over the valid keys and values of a query, in time independent of the capacity.
+//! Attention over a key-value cache: one pass over the valid keys and values of a query, in time independent of the
+//! cache's capacity.
 //!
 //! Keys and values pass in tiles that a near cache holds; all queries that share them, of all heads of a group, use a
-//! tile before the next is read. Scores become exponentials relative to the greatest so far, and what was summed is
-//! scaled when a greater one comes (Milakov and Gimelshein 2018). Tiles begin at fixed positions and a query's sums
-//! depend on its own keys alone, so that neither threads nor neighbours change its bits.
+//! tile before the next is read. The softmax is computed online: scores become exponentials relative to the greatest so
+//! far, and the sums are scaled when a greater score comes (Milakov and Gimelshein 2018). Tiles begin at fixed
+//! positions and a query's sums depend on its own keys alone, so that neither threads nor neighbours change its bits.
 
 mod part;
 mod stored;

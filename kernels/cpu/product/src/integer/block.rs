@@ -1,4 +1,7 @@
-//! Blocks of products of 8-bit integers: B in panels of [`PANEL`] columns, four steps of a column next to each other.
+//! Micro-kernels for matrix products of 8-bit integers, and the choice among the instructions of the processor.
+//!
+//! One call multiplies a few rows of A by a panel of B of up to [`PANEL`] columns. In a panel, four steps of a column
+//! lie next to each other, as instructions for dot products of bytes read them.
 
 #[cfg(target_arch = "x86_64")]
 use super::x86;

@@ -1,4 +1,8 @@
-//! Attempt to refute a makespan by a search over the devices of groups.
+//! Last and most expensive attempt to refute a makespan: a search that tries devices for groups of tasks.
+//!
+//! [`separation`](super) explains the rules and the groups. First, a device is closed to a group if the rules find a
+//! contradiction with the group there (probing). Then a depth-first search branches on the devices that are left. A
+//! number of steps limits both.
 
 use super::trial::Trial;
 
