@@ -1,5 +1,5 @@
-//! The law of a family: a device's time as a linear function of the family's amounts, fitted to measured nodes, and
-//! their deviations from it.
+//! Fitted cost model of a kernel class (*family*): a device's time as a linear function (*law*) of the class's amounts,
+//! such as operations and moved elements, fitted to measured nodes; and the nodes' deviations from it.
 //!
 //! `t = c₀ + Σ cᵢ·aᵢ`, all c ≥ 0, is fitted by least squares of `ln t` (Gauss–Newton, each step a non-negative
 //! least-squares problem). Errors are therefore relative, and symmetric above and below. Outliers weigh less (Huber

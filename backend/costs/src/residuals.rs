@@ -1,4 +1,5 @@
-//! Deviations of measured nodes from their law, and predicted deviations of other nodes.
+//! Residuals: deviations of measured nodes from the fitted cost model ([`law`](super::law)), and predicted deviations
+//! of other nodes.
 //!
 //! Simple kriging (Krige 1951; Rasmussen & Williams 2006, chapter 2): deviations are a random field over the logarithms
 //! of the amounts. Similar nodes deviate similarly; far from all measured nodes, nothing is known. The range of

@@ -1,4 +1,4 @@
-//! State of one worker of a run.
+//! State of one worker thread of a run: its queue of ready tasks, its current task, and its log.
 
 use super::body::Outcome;
 use super::log::Log;

@@ -1,4 +1,4 @@
-//! Integers as a model's input takes them.
+//! Converts token ids, masks and positions to the element type of a model's input.
 
 use super::error::GenerateError;
 use anabranch_kernels::{DType, Shape, Tensor};

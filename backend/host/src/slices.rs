@@ -1,4 +1,4 @@
-//! Slices of tensors.
+//! Copies slices of a tensor along an axis, and puts tensors side by side, for the host operators.
 
 use super::work::{PART, Work};
 use crate::Fault;

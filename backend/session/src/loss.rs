@@ -1,4 +1,4 @@
-//! Sessions that lose a GPU.
+//! Reaction of a session to the loss of a GPU: the run fails, or the model is placed again without the GPU.
 
 use super::error::SessionError;
 use super::open::Session;

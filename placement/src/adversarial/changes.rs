@@ -1,4 +1,4 @@
-//! Random changes of an instance (PISA, section VI).
+//! Random changes of a scheduling problem: of a task, datum, device or link, or of one edge (PISA, section VI).
 
 use super::Ranges;
 use super::instance::{Datum, Instance};

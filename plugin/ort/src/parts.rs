@@ -1,4 +1,4 @@
-//! Groups of nodes that are computed together.
+//! Groups the nodes that the provider computes into large parts, without a cycle through other nodes.
 
 /// Groups the nodes that are `ours` into parts that are large and can be found in linear time. O(nodes + edges).
 ///

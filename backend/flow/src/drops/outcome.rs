@@ -1,4 +1,4 @@
-//! Outcome of a run's drops.
+//! Result of running a DALiuGE graph: the state of each drop, and the failures with their reasons.
 
 use super::recipe::Recipe;
 use super::state::DropState;

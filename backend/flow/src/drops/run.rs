@@ -1,5 +1,6 @@
-//! Runs a prepared recipe. Each drop is a node of a flow, which delivers nothing if it, or a drop that it reads, has
-//! failed.
+//! Runs a DALiuGE graph that was compared with the results of earlier runs ([`PreparedRecipe`]).
+//!
+//! Each drop is a node of a flow, which delivers nothing if it, or a drop that it reads, has failed.
 
 use super::DropsError;
 use super::content::{self, Budget, MemoryDrop, Sum, remove, sum_of_file, sum_of_texts};

@@ -1,4 +1,4 @@
-//! Plans of runs that are not made.
+//! Plans runs of a decoder without making them, to predict the rates of text generation.
 
 use super::super::cache::{Cache, grown, padded_to};
 use super::super::error::GenerateError;

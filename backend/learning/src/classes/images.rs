@@ -1,4 +1,4 @@
-//! Convolutions, pools and resizing of images in the sizes that networks have.
+//! Probes for calibration: convolutions, pooling and resizing of images in the sizes that networks have.
 
 use super::{Finish, Probe};
 use anabranch_kernels::op::{

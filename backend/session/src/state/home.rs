@@ -1,4 +1,5 @@
-//! Where a state stays: on the GPU whose nodes read and make it, if a plan is predicted to be shorter so.
+//! Chooses the device that keeps a state between runs: the GPU whose nodes read and make it, if a plan is then
+//! predicted to be shorter.
 
 use super::{Inputs, SessionError, StatePair, Stateful};
 use anabranch_ir::program::Origin;

@@ -1,4 +1,4 @@
-//! Folds of each number type for reductions.
+//! Number types of reductions: how each type folds elements, and joins the folds of parts.
 
 use super::lanes::{self, By, SUM, SquaresAround};
 use super::vector::{Isa, Loop, vectorised};

@@ -1,4 +1,4 @@
-//! Loops of chains.
+//! Vectorised loops that compute a [`Chain`] over `f32` elements.
 
 use super::chain::{Chain, Join, Middle};
 use super::source::Source;

@@ -1,5 +1,5 @@
-//! Convolutions and transposed ones, row by row of the output. For each channel and element of the window, a multiple
-//! of a row of the image is added. Elements of windows beyond the image are left out.
+//! Convolutions and transposed convolutions of 64-bit floats, row by row of the output. For each channel and element of
+//! the window, a multiple of a row of the image is added. Elements of windows beyond the image are left out.
 
 use anabranch_cpu_base::elements::{elements, elements_mut};
 use anabranch_cpu_base::geometry::{Geometry, Steps};

@@ -1,5 +1,5 @@
-//! Matrix products: a few rows of A times a panel of B's columns at a time. The panel is copied so that its rows lie
-//! together.
+//! Matrix products of 64-bit floats: a few rows of A times a panel of B's columns at a time. The panel is copied so
+//! that its rows lie together.
 //!
 //! The sum over each [`DEPTH`] terms is computed separately, and these sums are added in order.
 

@@ -1,4 +1,4 @@
-//! Recurrent layers, one time step after the other; threads divide the entries of the batch.
+//! Recurrent layers (GRU and LSTM) of 64-bit floats, one time step after the other; threads divide the batch.
 
 use super::dot;
 use anabranch_cpu_base::elements::{elements, elements_mut};

@@ -1,4 +1,4 @@
-//! Resize: each output element is a weighted sum of at most 4 × 4 neighbours.
+//! Resizing of images of 64-bit floats: each output element is a weighted sum of at most 4 × 4 neighbours.
 
 use anabranch_cpu_base::elements::{elements, elements_mut};
 use anabranch_cpu_base::{Call, CpuKernel};

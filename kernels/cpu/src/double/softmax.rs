@@ -1,4 +1,5 @@
-//! Softmax: exponentials divided by their sum, both relative to the greatest element so that nothing overflows.
+//! Softmax of 64-bit floats: exponentials divided by their sum, both relative to the greatest element so that nothing
+//! overflows.
 
 use super::{sum, with_numbers};
 use anabranch_cpu_base::elements::{elements, elements_mut};

@@ -1,4 +1,5 @@
-//! Attention over a cache: one pass over the keys and values that a query sees, whose number is data.
+//! Attention over a key-value cache: one pass over the keys and values that a query sees. Only the run knows their
+//! number.
 
 use super::cache::{BOUNDED, FARTHEST};
 use super::kernel::Recorder;

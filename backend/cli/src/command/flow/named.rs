@@ -1,4 +1,4 @@
-//! Programs by name.
+//! Demonstration programs of `anabranch flow`, by name, with their sizes.
 
 use crate::command::CliError;
 use anabranch::flow::programs::{ForkJoin, Lcs, Matmul, Pipeline, Program};

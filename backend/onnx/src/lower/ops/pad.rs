@@ -1,4 +1,4 @@
-//! Borders around tensors.
+//! Lowers `Pad`: borders around tensors, constant, mirrored, repeated or wrapped.
 
 use super::{Builder, Entry, Fault, Operator, View, axes_in_order, literal_of};
 use anabranch_kernels::op::{Literal, PadMode};

@@ -1,4 +1,4 @@
-//! Many elements of a row, found by the digits of their pairs: a radix selection on a team.
+//! Top-k of a row for large k: parallel radix selection by the digits of pairs of key and index.
 //!
 //! Each pass counts the next digit of the pairs whose earlier digits equal those of the pair that is sought. Passes end
 //! as soon as there are only few more pairs than needed up to the greatest pair with these digits. These pairs are

@@ -1,4 +1,4 @@
-//! Few elements of a row, found through the least of each block.
+//! Top-k of a row for small k: only blocks whose least key is small are searched.
 //!
 //! Let `k` elements be wanted. Order blocks by their least key, and blocks of equal least keys by position. The first
 //! `k` blocks hold the first `k` elements: each of these blocks has an element that comes before all elements of any
