@@ -29,7 +29,7 @@ const PRESET: Preset =
 /// Most characters of a model's name in the table: the end of a path is more distinctive than its start.
 const NAME: usize = 24;
 
-/// Measure models in several configurations, in one table with percentiles and throughput
+/// Time models in several configurations, with percentiles and rates
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = EXAMPLES, after_help = MORE)]
 #[command(mut_arg("place", |place| place.help("Strategies, devices, plan files [default: auto,heft,cpu,gpu,dynamic]")))]

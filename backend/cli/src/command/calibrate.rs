@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-/// Measure the devices and links of this machine, and keep the results in the cost store
+/// Measure devices and links, and keep the results
 ///
 /// This takes some seconds per CPU device, and up to a minute for a software GPU. Each step takes a few seconds at most
 /// and is saved when it is done: after an interruption, the same command continues. If standard error is not a

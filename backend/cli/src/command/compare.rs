@@ -25,7 +25,7 @@ Of compiled models, only those of --cache are used, not those of ANABRANCH_CACHE
 const PRESET: Preset =
     Preset { places: &["auto", "heft", "mite", "cpu", "gpu"], is_dynamic: true, is_bare: true, text };
 
-/// Measure models in several configurations, and compare predicted with measured times
+/// Compare predicted and measured times of configurations
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = EXAMPLES, after_help = MORE)]
 #[command(mut_arg("place", |place| place.help("Strategies, devices, plan files [default: auto,heft,mite,cpu,gpu]")))]

@@ -22,7 +22,7 @@ machine, with other devices or with another version, the model is opened from it
 ends with an error. If the file was modified, a damaged weight is an error when it is first read. `anabranch inspect` verifies all weights, and \
 shows what the file was compiled for.";
 
-/// Lower, place and plan a model once, and write a file that opens at once
+/// Plan a model once, and write a file that opens at once
 ///
 /// The file holds the plan and the weights, for these input shapes and this machine. If the model runs in phases, each
 /// run plans the later phases.

@@ -34,7 +34,7 @@ Examples:
 
 const MOST_ELEMENTS: u32 = 1 << 22;
 
-/// Schedule a graph whose tasks stream to each other, as on a dataflow device (De Matteis 2023)
+/// Schedule tasks that stream to each other (De Matteis 2023)
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = EXAMPLES, after_help = MORE)]
 pub(crate) struct DataflowCommand {

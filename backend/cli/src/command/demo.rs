@@ -38,7 +38,7 @@ const SHARES: [f64; 3] = [0.9, 0.75, 0.6];
 /// minutes.
 const SLOW: f64 = 20.0;
 
-/// Show the effect of planning on this machine, with a built-in network
+/// Show what planning gains on this machine, with a built-in network
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "This takes about half a minute without a software GPU. Measurements are not \
      kept.\n\nExamples:\n  anabranch demo --no-gpu\n  anabranch demo --software-gpu --html demo.html")]

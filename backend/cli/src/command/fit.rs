@@ -37,7 +37,7 @@ Examples:
   anabranch fit graph.csv devices.csv --within 10% --place heft,cp,mite
   anabranch fit pipeline.graph --cores 8 --deadline 500 --physical partitioned.json";
 
-/// Find the fewest cores and devices, and the least memory, that keep a model or task graph fast enough
+/// Find the fewest devices and least memory that are fast enough
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = EXAMPLES, after_help = MORE)]
 pub(crate) struct FitCommand {

@@ -55,7 +55,7 @@ Examples:
   anabranch flow wordcount.graph --dir words --dry-run
   anabranch flow wordcount.graph --dir words --workers 4 --gantt run.svg";
 
-/// Run a graph of shell commands and files, or a demonstration program under several schedulers
+/// Run a graph of shell commands, or a demonstration program
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = EXAMPLES, after_help = MORE)]
 pub(crate) struct FlowCommand {

@@ -44,7 +44,7 @@ Sizes that are not given are tried: 1, sizes that the model's nodes require, and
 /// Width of sentences, and indentation of their later lines.
 const SENTENCE: (usize, usize) = (100, 6);
 
-/// Show a model's inputs, outputs, sizes and work, and everything that stops it from running
+/// Show a model's inputs, outputs, sizes, work, and what stops it
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct InspectCommand {

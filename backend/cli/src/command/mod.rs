@@ -22,6 +22,7 @@ mod flow;
 mod formats;
 mod generate;
 mod graph;
+mod help;
 mod hints;
 mod html;
 mod inputs;
@@ -57,9 +58,11 @@ use anabranch::files as on_disk;
 use anabranch_kernels::OutOfMemory;
 use anabranch_report::text::{message, printable, printable_json};
 use clap::builder::UnknownArgumentValueParser;
+use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 pub(crate) use error::CliError;
 pub(crate) use exit::Exit;
+use help::MORE;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -69,9 +72,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-/// Last line of short help if long help has more.
-const MORE: &str = "--help has examples, and says more.";
 
 /// Last line of the help of `anabranch`.
 const START: &str = "Start with `anabranch demo`, then `anabranch run MODEL.onnx`.";
@@ -258,7 +258,7 @@ pub fn main() -> ExitCode {
 }
 
 fn main_or_panic() -> ExitCode {
-    let cli = match parsed(spelled_out(std::env::args_os().collect())) {
+    let cli = match parsed(&spelled_out(std::env::args_os().collect())) {
         Ok(cli) => cli,
         Err(usage) => return told(&usage),
     };
@@ -301,10 +301,19 @@ fn main_or_panic() -> ExitCode {
 }
 
 /// Reads a command line. A number below 0 is the value of the option before it, which refuses it in its own words.
-fn parsed(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Result<Cli, clap::Error> {
-    let mut command = refusing_platforms(taking_negatives(Cli::command()));
-    let mut matches = command.try_get_matches_from_mut(arguments)?;
+fn parsed(arguments: &[OsString]) -> Result<Cli, clap::Error> {
+    let mut command = command();
+    let mut matches = match command.try_get_matches_from_mut(arguments) {
+        Err(shown) if shown.kind() == ErrorKind::DisplayHelp && help::asks_for_options(arguments) => {
+            return Err(help::of_options(self::command()).try_get_matches_from(arguments).err().unwrap_or(shown));
+        }
+        matches => matches?,
+    };
     Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
+}
+
+fn command() -> clap::Command {
+    help::grouped(refusing_platforms(taking_negatives(Cli::command())))
 }
 
 fn taking_negatives(command: clap::Command) -> clap::Command {
@@ -356,7 +365,7 @@ fn ended(error: &CliError) -> ExitCode {
 /// Prints help, the version, or the error in the arguments.
 fn told(usage: &clap::Error) -> ExitCode {
     let code = if usage.use_stderr() { Exit::Input.into() } else { ExitCode::SUCCESS };
-    if usage.use_stderr() && usage.kind() != clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+    if usage.use_stderr() && usage.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         say(format_args!("anabranch: {}", usage_error(&usage.render().to_string())));
         return code;
     }
@@ -395,7 +404,8 @@ mod tests {
     #[test]
     fn a_usage_error_is_one_line() {
         let refused = |arguments: &[&str]| {
-            let error = parsed(arguments).expect_err("refused arguments");
+            let arguments: Vec<_> = arguments.iter().map(OsString::from).collect();
+            let error = parsed(&arguments).expect_err("refused arguments");
             usage_error(&error.render().to_string())
         };
         for (arguments, parts) in [
@@ -450,7 +460,7 @@ mod tests {
     fn run_without_model_and_options_is_the_demo_in_any_form() {
         let command = |arguments: &[&str]| {
             let arguments = ["anabranch"].iter().chain(arguments).map(OsString::from).collect();
-            parsed(spelled_out(arguments)).expect("known arguments")
+            parsed(&spelled_out(arguments)).expect("known arguments")
         };
         for (bare, json, quiet) in [
             (&["run"][..], false, false),

@@ -43,7 +43,7 @@ Examples:
 /// Most data sets before a stage: more would only take memory and latency.
 const MOST_WAITING: usize = 65_536;
 
-/// Run many samples through a model as a pipeline of stages on several devices
+/// Run many samples through stages on several devices
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = EXAMPLES, after_help = MORE)]
 pub(crate) struct PipeCommand {

@@ -44,7 +44,7 @@ Examples:
   anabranch pipeline --experiments --stages 5,10,20 --instances 50
   anabranch pipeline --experiments e2,e3 --latency-factor 1.5 --json";
 
-/// Map a chain of stages to processors for a short period or latency, by all methods
+/// Map a chain of stages to processors for a short period or latency
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = EXAMPLES, after_help = MORE)]
 pub(crate) struct PipelineCommand {

@@ -28,7 +28,7 @@ Examples:
   anabranch place model.onnx --place auto -o plan.json && anabranch run model.onnx --place plan.json
   anabranch platform -o other.json && $EDITOR other.json && anabranch place model.onnx --platform other.json";
 
-/// Place a model and write the plan, with the reason for each node's device
+/// Place a model, and write the plan with each device's reason
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct PlaceCommand {

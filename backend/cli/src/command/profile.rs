@@ -16,7 +16,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// Measure every node of a model on every kind of device, and keep the times in the cost store
+/// Measure every node on every kind of device, and keep the times
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ProfileCommand {
     #[command(flatten)]

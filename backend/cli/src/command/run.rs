@@ -30,7 +30,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Place a model on the devices, run it, and compare the prediction with the measurement
+/// Place a model, run it, and compare prediction and measurement
 #[derive(Args, Clone, Debug)]
 pub(crate) struct RunCommand {
     #[command(flatten)]

@@ -29,7 +29,7 @@ Examples:
   anabranch simulate layered:20,tasks=10-30,decay=0.5 random:8 --place cp --seed 1
   anabranch simulate problem.json other.json --schedule schedule.csv --trace trace.json";
 
-/// Place a task graph on devices, simulate it, check the schedule, and measure it
+/// Place a task graph, simulate it, and check the schedule
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct SimulateCommand {

@@ -6,7 +6,7 @@ use anabranch_report::table::Table;
 use clap::Args;
 use serde::Serialize;
 
-/// List the placement strategies: what each does, its source, its time, and when to use it
+/// List the placement strategies, with sources and advice
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct StrategiesCommand {}
 

@@ -22,7 +22,7 @@ const BETWEEN: u64 = 20;
 /// Most latencies that are kept between two displays.
 const MOST_LATENCIES: usize = 1 << 20;
 
-/// Run a model again and again, and show devices, links, memory and the rate; Ctrl-C ends it
+/// Run a model again and again, and show devices, memory and rate
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  anabranch watch model.onnx --place auto\n  \
     anabranch watch model.onnx --random 1 --duration 60 --every 5 > rates.log\n\n\

@@ -72,6 +72,16 @@ impl Anabranch {
         String::from_utf8(output.stdout).expect("UTF-8")
     }
 
+    /// Returns the names of all commands, as the help lists them by purpose.
+    pub(crate) fn commands(&self) -> Vec<String> {
+        let help = self.text(&["--help"]);
+        let lists = help.split("\n\n").filter(|part| !part.starts_with("Options:") && !part.starts_with("Exit codes:"));
+        let lines = lists.flat_map(str::lines).filter_map(|line| line.strip_prefix("  "));
+        let names: Vec<_> = lines.filter_map(|line| line.split(' ').next()).map(str::to_owned).collect();
+        assert!(names.len() > 20 && names.contains(&"bench".to_owned()), "{names:?}");
+        names
+    }
+
     pub(crate) fn json(&self, arguments: &[&str]) -> Value {
         let arguments = [arguments, &["--json"]].concat();
         let text = self.text(&arguments);

@@ -7,35 +7,44 @@ use std::process::Command;
 /// Columns of help, and lines of a screen for short help.
 const SCREEN: (usize, usize) = (100, 52);
 
-/// Returns all commands and subcommands.
-fn commands(command: &Anabranch) -> Vec<Vec<String>> {
-    let help = command.text(&["--help"]);
-    let listed = help.lines().skip_while(|line| !line.starts_with("Commands:")).skip(1);
-    let names = listed.take_while(|line| line.starts_with("  ")).filter(|line| line.as_bytes().get(2) != Some(&b' '));
-    let names: Vec<Vec<String>> =
-        names.filter_map(|line| line.split_whitespace().next()).map(|name| vec![name.to_owned()]).collect();
-    assert!(names.len() > 15 && names.contains(&vec!["bench".to_owned()]), "{names:?}");
-    names.into_iter().filter(|name| name[0] != "help").collect()
-}
+/// Lines of the list of all options.
+const MOST_LINES: usize = 119;
 
 #[test]
 fn short_help_fits_a_screen_and_no_line_is_wrapped_twice() {
     let command = Anabranch::new();
-    for name in commands(&command).into_iter().chain([Vec::new()]) {
-        let arguments: Vec<&str> = name.iter().map(String::as_str).chain(["-h"]).collect();
-        let help = command.text(&arguments);
+    for name in command.commands().iter().map(String::as_str).chain([""]).filter(|name| *name != "help") {
+        let of = |length| command.text(&[name, length][usize::from(name.is_empty())..]);
+        let (help, all) = (of("-h"), of("--help"));
+        assert!(all.lines().count() <= MOST_LINES, "{name} --help has {} lines", all.lines().count());
         let lines: Vec<&str> = help.lines().collect();
-        assert!(lines.len() <= SCREEN.1, "{name:?} -h has {} lines", lines.len());
+        assert!(lines.len() <= SCREEN.1, "{name} -h has {} lines", lines.len());
         for line in &lines {
-            assert!(line.chars().count() <= SCREEN.0, "{name:?}: {line}");
+            assert!(line.chars().count() <= SCREEN.0, "{name}: {line}");
         }
         // A line that continues does so only once.
         let indent = |line: &str| line.len() - line.trim_start().len();
         for three in lines.windows(3) {
             let goes_on = |line: &str| indent(line) >= 10 && !line.trim_start().starts_with('-');
-            assert!(!three.iter().all(|line| goes_on(line)), "{name:?} -h wraps twice:\n{}", three.join("\n"));
+            assert!(!three.iter().all(|line| goes_on(line)), "{name} -h wraps twice:\n{}", three.join("\n"));
         }
     }
+}
+
+#[test]
+fn help_explains_in_three_lengths() {
+    let command = Anabranch::new();
+    let [short, options, all] = [&["run", "-h"], &["run", "--help"], &["help", "run"]].map(|help| command.text(help));
+    let flags = |help: &str| {
+        help.lines().map(str::trim_start).filter(|line| line.starts_with('-') && !line.starts_with("- ")).count()
+    };
+    assert!(flags(&short) + 10 < flags(&options) && flags(&options) <= flags(&all), "{options}");
+    // Rarely used options, the values of a choice, and examples are in the list; explanations are not.
+    assert!(options.contains("--on-device-loss") && options.contains("possible values"));
+    assert!(options.contains("`anabranch help run` explains each option."));
+    let explanation = "A plan file has its own order.";
+    assert!(all.contains(explanation) && !options.contains(explanation) && !short.contains(explanation));
+    assert!(!command.text(&["help", "help"]).is_empty());
 }
 
 #[test]

@@ -291,7 +291,7 @@ fn each_rewrite_can_be_left_out_by_name() {
     assert!(all < without && all < none, "{all} {without} {none}");
     assert!(nodes("--no-fuse=maps,epilogues") >= without);
     command.refuses(&["run", "--no-gpu", "--no-fuse=epilogue"], &["no rewrite `epilogue`", "epilogues", "pads"]);
-    let help = command.text(&["run", "--help"]);
+    let help = command.text(&["help", "run"]);
     assert!(help.contains("epilogues   moves expressions into the node"), "{help}");
     // A plan belongs to the nodes that existed when it was made.
     let model = bundled("convnet.onnx");
