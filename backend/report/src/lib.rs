@@ -19,3 +19,4 @@ pub mod tensors;
 pub mod text;
 pub mod trace;
 pub mod trial;
+pub mod vision;

@@ -1,6 +1,8 @@
 //! Arguments that several commands share.
 
 use super::CliError;
+use super::images::ImageArgs;
+use super::inputs::named;
 use super::open::strategy;
 use super::platform::EXAMPLES;
 use anabranch::device::{CpuGranularity, DetectOptions, parse_memory_override};
@@ -9,7 +11,7 @@ use anabranch::lower::{Rewrite, Rewrites, UnknownRewrite};
 use anabranch::plan::{ChunkRule, Residency, StreamMode};
 use anabranch::planning::{Order, PlatformFile, Split};
 use anabranch::session::{OnDeviceLoss, SessionConfig};
-use anabranch_report::tensors::picture::Norm;
+use anabranch_report::tensors::picture::is_image;
 use clap::{Args, ValueEnum};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -72,13 +74,12 @@ pub(crate) struct ModelArgs {
              `in__` is ignored, and members `out__…` are skipped. May be repeated.\nA sequence NAME is given by \
              its elements NAME[0], NAME[1] and so on, or by an empty array NAME[] if it is empty. An empty \
              optional is given by an empty array NAME[absent]. A .pb file holds a whole sequence or \
-             optional.\nImages are for inputs of four dimensions with 1 or 3 channels. They are scaled to cover \
-             height and width, cropped around the centre, and normalised (--image-norm)"
+             optional.\nImages are for inputs of four dimensions with 1 or 3 channels. They are scaled (--image-fit) \
+             and normalised (--image-norm). Several images of one input are the rows of a batch."
     )]
     pub(crate) input: Vec<OsString>,
-    /// Normalise images [default: imagenet for 3 channels, unit for 1, none for u8]
-    #[arg(long, value_enum, value_name = "NORM", hide_short_help = true)]
-    pub(crate) image_norm: Option<Norm>,
+    #[command(flatten)]
+    pub(crate) images: ImageArgs,
     /// Fill the other inputs with random elements of this seed
     ///
     /// If no input is given at all, the seed is 0.
@@ -138,6 +139,11 @@ fn parse_limit(text: &str) -> Result<(String, String), String> {
 }
 
 impl ModelArgs {
+    /// Whether an input is an image.
+    pub(super) fn has_images(&self) -> bool {
+        self.input.iter().any(|argument| is_image(named(argument).1))
+    }
+
     /// Returns the configuration that these options state.
     pub(super) fn config(&self) -> Result<SessionConfig, CliError> {
         let mut config = SessionConfig::default().with_limits(self.limits.limits()?);

@@ -5,6 +5,7 @@ pub(super) mod forecast;
 pub(super) mod rates;
 
 use super::args::{DeviceArgs, FuseArgs, LimitArgs, ModelArgs, PlaceArgs, WhatIfArgs, parse_size};
+use super::images::ImageArgs;
 use super::interrupt::cancel_on_interrupt;
 use super::open;
 use super::progress::waiting;
@@ -189,7 +190,7 @@ impl GenerateCommand {
         ModelArgs {
             model: Some(self.folder.clone()),
             input: Vec::new(),
-            image_norm: None,
+            images: ImageArgs::default(),
             random: None,
             dim: Vec::new(),
             cached: None,

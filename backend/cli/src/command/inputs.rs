@@ -1,13 +1,13 @@
 //! Input tensors from the command line.
 
-use super::CliError;
 use super::args::ModelArgs;
+use super::{CliError, images};
 use anabranch::import::Dim;
 use anabranch::session::{Inputs, Session, ValueInfo};
 use anabranch::{Kind, Part, did_you_mean};
 use anabranch_kernels::{Tensor, TensorSpec};
 use anabranch_placement::quoted::Name;
-use anabranch_report::tensors::picture::{Target, is_image};
+use anabranch_report::tensors::picture::{Prepared, Target, is_image};
 use anabranch_report::tensors::{self, Form, Label, Role};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -24,10 +24,15 @@ pub(crate) fn read_inputs(args: &ModelArgs, folder: Option<&Path>, session: &Ses
     }
     for argument in &args.input {
         let (name, file) = named(argument);
-        given = match is_image(file) {
-            true => read_image(args, name, file, session, given)?,
-            false => read_file(name, file, session, given)?,
-        };
+        if !is_image(file) {
+            given = read_file(name, file, session, given)?;
+        }
+    }
+    for (name, files) in image_files(args, session)? {
+        given.claim(&name, place(&files[0], Label::Only)).map_err(|reason| CliError::in_file(&files[0], reason))?;
+        let (tensor, images) = read_images(args, &name, &files, session, &given.inputs)?;
+        images::tell(&name, &images);
+        given.inputs = given.inputs.tensor(&name, tensor);
     }
     Ok(given.inputs)
 }
@@ -132,29 +137,49 @@ fn input_of(name: Option<&str>, file: &Path, session: &Session, label: Label<'_>
     })
 }
 
-/// Adds an image.
-fn read_image(
+/// Returns the inputs that image files are for, each with its files in order.
+fn image_files(args: &ModelArgs, session: &Session) -> Result<Vec<(String, Vec<PathBuf>)>, CliError> {
+    let mut images: Vec<(String, Vec<PathBuf>)> = Vec::new();
+    for (name, file) in args.input.iter().map(|argument| named(argument)).filter(|(_, file)| is_image(file)) {
+        let name = name.map_or_else(|| only(session, file), |name| Ok(name.to_owned()));
+        let name = name.map_err(|reason| CliError::in_file(file, reason))?;
+        match images.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, files)) => files.push(file.to_owned()),
+            None => images.push((name, vec![file.to_owned()])),
+        }
+    }
+    Ok(images)
+}
+
+/// Returns how the images of the only input of images are prepared; none if several inputs have images.
+pub(super) fn images_of(args: &ModelArgs, session: &Session) -> Result<Vec<Prepared>, CliError> {
+    match &image_files(args, session)?[..] {
+        [(name, files)] => Ok(read_images(args, name, files, session, &Inputs::default())?.1),
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// Reads images, the rows of one input, beside the inputs that are `held`.
+fn read_images(
     args: &ModelArgs,
-    name: Option<&str>,
-    file: &Path,
+    name: &str,
+    files: &[PathBuf],
     session: &Session,
-    mut given: Given,
-) -> Result<Given, CliError> {
-    let mut read = || {
-        let name = name.map_or_else(|| only(session, file), |name| Ok(name.to_owned()))?;
-        given.claim(&name, place(file, Label::Only))?;
-        let info = known(session, &name)?;
+    held: &Inputs,
+) -> Result<(Tensor, Vec<Prepared>), CliError> {
+    let preprocessing = args.images.preprocessing()?;
+    let target = || {
+        let info = known(session, name)?;
         let dims = info.dims().ok_or("the model does not state its number of dimensions")?;
         let dtype = info.dtype().ok_or("the model does not state its type")?;
-        let tensor = Target::of(dtype, &sizes_of(&args.dim, &name, dims))?.read(file, args.image_norm, |spec| {
-            fits(session, &name, spec)?;
-            check_host_memory(session, given.inputs.specs().chain([(name.as_str(), spec)]))
-        })?;
-        Ok((name, tensor))
+        Target::of(dtype, &sizes_of(&args.dim, name, dims), &preprocessing)
     };
-    let (name, tensor) = read().map_err(|reason: String| CliError::in_file(file, reason))?;
-    given.inputs = given.inputs.tensor(&name, tensor);
-    Ok(given)
+    let target = target().map_err(|reason: String| CliError::in_file(&files[0], reason))?;
+    let read = target.read(files, |spec| {
+        fits(session, name, spec)?;
+        check_host_memory(session, held.specs().chain([(name, spec)]))
+    });
+    read.map_err(CliError::input)
 }
 
 /// Returns a tensor of a file, in words.

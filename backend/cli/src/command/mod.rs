@@ -25,6 +25,7 @@ mod graph;
 mod help;
 mod hints;
 mod html;
+mod images;
 mod inputs;
 mod inspect;
 mod interrupt;
@@ -51,6 +52,7 @@ mod strategies;
 mod sweep;
 mod trace_file;
 mod version;
+mod vision;
 mod watch;
 mod why;
 

@@ -9,6 +9,7 @@ mod source;
 
 use super::args::{DeviceArgs, FuseArgs, LimitArgs, ModelArgs, PlaceArgs, parse_count, parse_dimension};
 use super::files::file_of;
+use super::images::ImageArgs;
 use super::interrupt::cancel_on_interrupt;
 use super::open::{self, open_session};
 use super::progress::waiting;
@@ -300,7 +301,7 @@ impl PipeCommand {
         ModelArgs {
             model,
             input,
-            image_norm: None,
+            images: ImageArgs::default(),
             random: None,
             dim,
             cached: None,

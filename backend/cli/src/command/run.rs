@@ -12,6 +12,7 @@ use super::refine::RefineArgs;
 use super::slowest::Slowest;
 use super::steps::StepArgs;
 use super::trace_file::{self, TraceFormat};
+use super::vision::VisionArgs;
 use super::{CliError, Output, if_named, is_quiet, note, outputs, pretty, settled, write_file, write_with};
 use anabranch::CostStore;
 use anabranch::compare::{Series, SeriesOptions, measure};
@@ -22,6 +23,7 @@ use anabranch::session::{Prepared, Run, SessionError};
 use anabranch_report::report::trace;
 use anabranch_report::run::{Gantt, Report};
 use anabranch_report::show;
+use anabranch_report::vision::Seen;
 use clap::Args;
 use serde::Serialize;
 use std::fmt::Display;
@@ -82,6 +84,8 @@ pub(crate) struct RunCommand {
     #[arg(help_heading = "Files", long, value_name = "FILE.svg", value_parser = file_of(&["svg"]))]
     gantt: Option<PathBuf>,
     #[command(flatten)]
+    vision: VisionArgs,
+    #[command(flatten)]
     html: HtmlArgs,
     /// Stop a run, or its planning, after this many seconds
     #[arg(help_heading = "Measuring", long, value_name = "SECONDS", value_parser = parse_seconds, hide_short_help = true)]
@@ -106,8 +110,10 @@ impl RunCommand {
         if self.steps.steps.is_some() {
             return self.run_steps(output);
         }
+        self.vision.check(&self.model)?;
         let opened = open(&self.devices, None, &self.model, &self.place.divided(&self.split), !self.no_learn)?;
         open::print_notes(&opened.session, output);
+        let labels = self.vision.labels()?;
         let expected = self.expect.read(&opened)?;
         let form = self.output.as_ref().map(|path| outputs::form(path, opened.session.outputs())).transpose()?;
         let options = self.options()?;
@@ -125,6 +131,10 @@ impl RunCommand {
         let shown = &series.run;
         let parallel = self.parallel.map(|callers| self.together(&opened, callers, &series, &options)).transpose()?;
         let verdicts = self.expect.compare(&opened.session, &expected, &shown.outputs)?;
+        let (seen, unseen) = match self.vision.see(&opened.session, &self.model, &shown.outputs, &labels) {
+            Ok(seen) => (seen, Ok(())),
+            Err(error) => (None, Err(error)),
+        };
         let model = open::model_name(&self.model);
         let top = if self.verbose { Some(usize::MAX) } else { self.top };
         let results = Results {
@@ -133,10 +143,13 @@ impl RunCommand {
             parallel,
             slowest: top.map(|count| Slowest::of(&series, count)),
             gantt: Gantt::of(shown),
+            seen,
             verdicts,
         };
         settled([
             output.text_or_json(|| results.text(), &results),
+            unseen,
+            self.vision.draw(&opened.session, &self.model, results.seen.as_ref()),
             results.verdicts.as_ref().map_or(Ok(()), Verdicts::settle),
             if_named(self.refine.write_plan.as_ref(), |path| write_file(path, pretty(&shown.prepared.plan_file())?)),
             self.output
@@ -170,6 +183,7 @@ impl RunCommand {
             (self.trace.is_some(), "--trace"),
             (self.gantt.is_some(), "--gantt"),
             (self.html.is_asked(), "--report"),
+            (self.vision.is_asked(), "--show"),
             (self.expect.is_asked(), "--expect"),
             (self.refine.write_plan.is_some(), "--write-plan"),
         ];
@@ -260,6 +274,8 @@ struct Results {
     slowest: Option<Slowest>,
     #[serde(skip)]
     gantt: Gantt,
+    #[serde(rename = "shown", skip_serializing_if = "Option::is_none")]
+    seen: Option<Seen>,
     #[serde(rename = "expected", skip_serializing_if = "Option::is_none")]
     verdicts: Option<Verdicts>,
 }
@@ -275,8 +291,9 @@ impl Results {
             );
         }
         let rounds = self.refinement.as_ref().map_or(String::new(), super::refine::table);
+        let seen = self.seen.as_ref().map_or(String::new(), |seen| format!("\n{}", seen.text()));
         let [parallel, slowest, verdicts] = [part(&self.parallel), part(&self.slowest), part(&self.verdicts)];
-        format!("{rounds}{report}{parallel}{slowest}\n{gantt}{verdicts}")
+        format!("{rounds}{report}{parallel}{slowest}\n{gantt}{seen}{verdicts}")
     }
 }
 

@@ -278,6 +278,59 @@ fn an_image_is_an_input() {
 }
 
 #[test]
+fn what_a_vision_model_sees_is_shown_and_drawn() {
+    let command = Anabranch::new();
+    // The mean of each colour, in images of any number and size.
+    let graph = GraphProto {
+        node: vec![NodeProto::of("GlobalAveragePool", &["image"], &["colours"])],
+        input: vec![ValueInfoProto::f32s("image", &[2, 3, 2, 4])],
+        output: vec![ValueInfoProto::f32s("colours", &[2, 3, 1, 1])],
+        ..GraphProto::default()
+    };
+    fs::write(command.path("m.onnx"), ModelProto::of(graph, 17).to_bytes()).expect("writable");
+    for (name, pixel) in [("a.png", [9u8, 255, 0]), ("b.png", [0, 9, 255])] {
+        let mut file = fs::File::create(command.path(name)).expect("writable");
+        let mut encoder = png::Encoder::new(&mut file, 8, 8);
+        encoder.set_color(png::ColorType::Rgb);
+        encoder.write_header().expect("a header").write_image_data(&pixel.repeat(64)).expect("as many");
+    }
+    fs::write(command.path("labels.txt"), "red\ngreen\nblue\n").expect("writable");
+    let run = ["run", "m.onnx", "--no-gpu", "--repeat", "1", "--input", "a.png", "--input", "b.png"];
+    let options = ["--image-norm", "unit", "--image-colors", "bgr", "--show", "top1", "--labels", "labels.txt"];
+    let output = command.run(&[&run[..], &options, &["--picture", "seen.svg", "--json"]].concat());
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{told}");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let shown = report["shown"].as_array().expect("a list");
+    let found: Vec<_> = shown.iter().map(|one| (&one["image"], one["label"].as_str())).collect();
+    assert_eq!(found, [(&0.into(), Some("green")), (&1.into(), Some("red"))], "blue comes first");
+    assert!(told.contains("a.png: 8 × 8 → 4 × 2 pixels, scaled to cover, and cropped around the centre; x / 255"));
+    let svg = command.read("seen.svg");
+    assert!(svg.matches("<image ").count() == 2 && svg.contains(">green "), "{svg}");
+    assert!(command.text(&[&run[..], &options].concat()).contains("green"));
+    // Results are there although the outputs are no boxes.
+    let output = command.run(&[&run[..], &["--show", "boxes"]].concat());
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && told.contains("--show: boxes need") && told.contains("colours [2, 3"));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("colours"));
+    command.refuses(&run[..7], &["2 images at once, but 1 are given", "repeat --input"]);
+    for (options, said) in [
+        (&["--show", "faces"][..], "top5"),
+        (&["--show", "boxes", "--threshold", "2"], "from 0 to 1"),
+        (&["--labels", "labels.txt"], "--show"),
+        (&["--show", "top5", "--labels", "none.txt"], "none.txt"),
+        (&["--image-mean", "1", "--image-norm", "unit"], "--image-norm cannot be used"),
+        (&["--image-scale", "0"], "cannot be 0"),
+        (&["--image-size", "4"], "HEIGHTxWIDTH"),
+        (&["--image-size", "4x4"], "differs from the model's size"),
+    ] {
+        command.refuses(&[&run[..], options].concat(), &[said]);
+    }
+    let drawn = ["run", "m.onnx", "--no-gpu", "--random", "1", "--show", "top5", "--picture", "seen.svg"];
+    command.refuses(&drawn, &["--picture cannot be used", "--input"]);
+}
+
+#[test]
 fn each_rewrite_can_be_left_out_by_name() {
     let command = Anabranch::new();
     let nodes = |fuse: &str| {

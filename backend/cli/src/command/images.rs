@@ -1,0 +1,87 @@
+//! Options of images as inputs.
+
+use super::args::refuse_given;
+use super::{CliError, note};
+use anabranch_report::tensors::picture::{Colors, Fit, Layout, Norm, Prepared, Preprocessing};
+use clap::Args;
+
+/// Preparation of images before the model reads them.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct ImageArgs {
+    /// Normalise images [default: imagenet for 3 channels, unit for 1, none for u8]
+    #[arg(long, value_enum, value_name = "NORM", hide_short_help = true)]
+    image_norm: Option<Norm>,
+    /// Subtract these from the channels of images, as in 123.7,116.3,103.5
+    ///
+    /// The model reads (x − mean) / scale for x from 0 to 255: one value for all channels, or one for each, in the
+    /// model's order of channels.
+    #[arg(long, value_name = "MEANS", value_delimiter = ',', allow_negative_numbers = true, hide_short_help = true)]
+    image_mean: Vec<f32>,
+    /// Then divide the channels of images by these, as in 58.4,57.1,57.4
+    #[arg(long, value_name = "SCALES", value_delimiter = ',', value_parser = parse_scale, hide_short_help = true)]
+    image_scale: Vec<f32>,
+    /// Scale images to HxW, if the model's size is open [default: the image's size]
+    #[arg(long, value_name = "HxW", value_parser = parse_size, hide_short_help = true)]
+    image_size: Option<[usize; 2]>,
+    /// Fit images of other proportions [default: crop]
+    #[arg(long, value_enum, value_name = "FIT", hide_short_help = true)]
+    image_fit: Option<Fit>,
+    /// Order the colours of images [default: rgb]
+    #[arg(long, value_enum, value_name = "ORDER", hide_short_help = true)]
+    image_colors: Option<Colors>,
+    /// Order the axes of images [default: channels where the model has 1 or 3]
+    #[arg(long, value_enum, value_name = "LAYOUT", hide_short_help = true)]
+    image_layout: Option<Layout>,
+}
+
+impl ImageArgs {
+    pub(crate) fn preprocessing(&self) -> Result<Preprocessing, CliError> {
+        let (mean, scale) = (&self.image_mean, &self.image_scale);
+        let is_affine = !mean.is_empty() || !scale.is_empty();
+        if is_affine {
+            let why = "these say how images are normalised";
+            refuse_given(&[(self.image_norm.is_some(), "--image-norm", why)], "--image-mean and --image-scale")?;
+        }
+        let or = |values: &[f32], usual| if values.is_empty() { vec![usual] } else { values.to_vec() };
+        Ok(Preprocessing {
+            norm: self.image_norm,
+            affine: is_affine.then(|| [or(mean, 0.0), or(scale, 1.0)]),
+            size: self.image_size,
+            fit: self.image_fit.unwrap_or_default(),
+            colors: self.image_colors.unwrap_or_default(),
+            layout: self.image_layout,
+        })
+    }
+}
+
+/// Notes what was done to images.
+pub(crate) fn tell(input: &str, images: &[Prepared]) {
+    for image in images.iter().take(MOST_TOLD) {
+        note(format_args!("{input}: {image}"));
+    }
+    if let Some(more) = images.len().checked_sub(MOST_TOLD).filter(|more| *more > 0) {
+        note(format_args!("{input}: {more} more images in the same way"));
+    }
+}
+
+/// Most images of a batch that are told one by one.
+const MOST_TOLD: usize = 3;
+
+fn parse_scale(text: &str) -> Result<f32, String> {
+    match text.trim().parse::<f32>() {
+        Ok(scale) if scale.is_finite() && scale != 0.0 => Ok(scale),
+        Ok(_) => Err("a scale divides, and cannot be 0".into()),
+        Err(_) => Err(format!("`{text}` is not a number; write one, or one for each channel, as in 58.4,57.1,57.4")),
+    }
+}
+
+/// Most rows or columns of an image for a model.
+const MOST_ROWS: usize = 1 << 16;
+
+fn parse_size(text: &str) -> Result<[usize; 2], String> {
+    let size = text.split_once(['x', 'X', '×']).and_then(|(rows, columns)| {
+        let side = |side: &str| side.trim().parse().ok().filter(|size| (1..=MOST_ROWS).contains(size));
+        Some([side(rows)?, side(columns)?])
+    });
+    size.ok_or_else(|| format!("`{text}` is no size; write HEIGHTxWIDTH, as in 480x640, up to {MOST_ROWS} each"))
+}

@@ -1,0 +1,90 @@
+//! Scaling of images. It weights all pixels that an output pixel covers (a triangle as wide as the scale), as PIL and
+//! torchvision do.
+
+use super::Fit;
+
+/// How one axis of an image becomes an axis of the tensor.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Axis {
+    /// Pixels of the image.
+    pub length: usize,
+    /// Elements of the tensor.
+    pub count: usize,
+    /// Pixels of the image for each element.
+    pub scale: f64,
+    /// Where the first element begins in the image. It may be outside.
+    pub begin: f64,
+    /// Elements before and after those that show the image.
+    margins: [usize; 2],
+}
+
+impl Axis {
+    /// Returns the axes of `pixels` rows and columns that become `elements` rows and columns.
+    pub(super) fn both(pixels: [usize; 2], elements: [usize; 2], fit: Fit) -> [Self; 2] {
+        let ratios = [0, 1].map(|axis| pixels[axis] as f64 / elements[axis].max(1) as f64);
+        [0, 1].map(|axis| {
+            let (length, count) = (pixels[axis], elements[axis]);
+            let centred = |scale: f64| (length as f64 - count as f64 * scale) / 2.0;
+            match fit {
+                Fit::Stretch => Self { length, count, scale: ratios[axis], begin: 0.0, margins: [0; 2] },
+                Fit::Crop => {
+                    let scale = ratios[0].min(ratios[1]);
+                    Self { length, count, scale, begin: centred(scale), margins: [0; 2] }
+                }
+                Fit::Letterbox => {
+                    let shown = ((length as f64 / ratios[0].max(ratios[1])).round() as usize).clamp(1, count.max(1));
+                    let (scale, before) = (length as f64 / shown as f64, (count - shown.min(count)) / 2);
+                    let margins = [before, count - shown.min(count) - before];
+                    Self { length, count, scale, begin: -(before as f64) * scale, margins }
+                }
+            }
+        })
+    }
+
+    /// Returns a place along the axis of the tensor as one of the image.
+    pub fn to_image(&self, place: f64) -> f64 {
+        self.begin + place * self.scale
+    }
+
+    /// Returns, for each element that shows the image, the first pixel that it covers and the weights.
+    fn windows(&self) -> Vec<(usize, Vec<f32>)> {
+        let reach = self.scale.max(1.0);
+        let window = |at: usize| {
+            let centre = self.to_image(at as f64 + 0.5);
+            let first = ((centre - reach).floor().max(0.0) as usize).min(self.length - 1);
+            let end = ((centre + reach).ceil() as usize).clamp(first + 1, self.length);
+            let weight = |pixel: usize| (1.0 - (pixel as f64 + 0.5 - centre).abs() / reach).max(0.0);
+            let sum: f64 = (first..end).map(weight).sum();
+            let normed =
+                |pixel: usize| if sum > 0.0 { (weight(pixel) / sum) as f32 } else { 1.0 / (end - first) as f32 };
+            (first, (first..end).map(normed).collect())
+        };
+        (self.margins[0]..self.count - self.margins[1]).map(window).collect()
+    }
+}
+
+/// Returns a channel of an image, scaled and with `margin` around it.
+pub(super) fn scaled(plane: &[f32], [down, across]: [Axis; 2], margin: f32) -> Vec<f32> {
+    let (rows, columns) = (down.windows(), across.windows());
+    // There may be many more cropped rows than others: none of them is scaled.
+    let top = rows.iter().map(|(first, _)| *first).min().unwrap_or(0);
+    let end = rows.iter().map(|(first, weights)| first + weights.len()).max().unwrap_or(0);
+    let narrow: Vec<f32> = plane
+        .chunks_exact(across.length)
+        .take(end)
+        .skip(top)
+        .flat_map(|row| columns.iter().map(|(first, weights)| dot(weights, row[*first..].iter().copied())))
+        .collect();
+    let column = |first: usize, at: usize| narrow[(first - top) * columns.len() + at..].iter().step_by(columns.len());
+    let mut result = vec![margin; down.count * across.count];
+    let shown = result.chunks_exact_mut(across.count.max(1)).skip(down.margins[0]).zip(&rows);
+    for (line, (first, weights)) in shown {
+        let inner = line.iter_mut().skip(across.margins[0]).take(columns.len()).enumerate();
+        inner.for_each(|(at, value)| *value = dot(weights, column(*first, at).copied()));
+    }
+    result
+}
+
+fn dot(weights: &[f32], values: impl Iterator<Item = f32>) -> f32 {
+    weights.iter().zip(values).map(|(weight, value)| weight * value).sum()
+}

@@ -1,0 +1,173 @@
+//! Outputs of vision models as people want them: the most likely classes, boxes around objects, and classes of pixels.
+
+mod boxes;
+mod mask;
+mod svg;
+#[cfg(test)]
+mod tests;
+mod top;
+
+use crate::table::Table;
+use crate::tensors::picture::Prepared;
+use anabranch::files;
+use anabranch_kernels::Tensor;
+pub use boxes::Object;
+use half::{bf16, f16};
+pub use mask::Mask;
+use serde::Serialize;
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::str::FromStr;
+pub use svg::picture;
+pub use top::Ranked;
+
+/// Most bytes of a file of labels.
+const MOST_BYTES: u64 = 16 << 20;
+
+/// Most classes of an image that are shown if no number is given.
+const MOST_RANKED: NonZeroUsize = NonZeroUsize::new(5).expect("is not 0");
+
+/// What an output means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Show {
+    /// This many classes of the highest scores.
+    Top(NonZeroUsize),
+    /// Objects with boxes.
+    Boxes,
+    /// A class for each pixel.
+    Mask,
+}
+
+/// Names of classes, by number.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Labels(Vec<String>);
+
+/// What the outputs show. Serializes as a list.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Seen {
+    /// The most likely classes of each image.
+    Top(Vec<Ranked>),
+    /// The objects of each image.
+    Boxes(Vec<Object>),
+    /// The classes of each image's pixels.
+    Mask(Vec<Mask>),
+}
+
+/// An output whose elements are numbers.
+struct Numbers<'o> {
+    name: &'o str,
+    dims: &'o [usize],
+    values: Vec<f32>,
+    /// Whether the elements are whole numbers by their type.
+    is_whole: bool,
+}
+
+impl FromStr for Show {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match (text, text.strip_prefix("top")) {
+            ("boxes", _) => Ok(Self::Boxes),
+            ("mask", _) => Ok(Self::Mask),
+            (_, Some("")) => Ok(Self::Top(MOST_RANKED)),
+            (_, Some(count)) if count.parse::<NonZeroUsize>().is_ok_and(|count| count.get() <= 1000) => {
+                Ok(Self::Top(count.parse().unwrap_or(MOST_RANKED)))
+            }
+            _ => Err(format!("`{text}` is unknown; use top5 (up to top1000), boxes or mask")),
+        }
+    }
+}
+
+impl Labels {
+    /// Reads the names of classes 0, 1 and so on, one in each line.
+    ///
+    /// # Errors
+    /// If the file cannot be read, is not UTF-8, or is empty.
+    pub fn read(path: &Path) -> Result<Self, String> {
+        let bytes = files::read(path, MOST_BYTES).map_err(|error| error.to_string())?;
+        let text = String::from_utf8(bytes).map_err(|_| "is not UTF-8 text with a label in each line")?;
+        let labels: Vec<_> = text.trim_end().lines().map(|line| line.trim().to_owned()).collect();
+        if labels.is_empty() { Err("has no labels; write one in each line".into()) } else { Ok(Self(labels)) }
+    }
+
+    /// Returns the name of a class, if it has one.
+    pub fn name(&self, class: usize) -> Option<&str> {
+        self.0.get(class).map(String::as_str).filter(|name| !name.is_empty())
+    }
+}
+
+/// Finds in the outputs what they are said to mean. Objects with a score below `threshold` are left out. Their boxes
+/// are in pixels of the image, if `images` has it, and else in elements of the model's input.
+///
+/// # Errors
+/// If no output has the form for it. The error names the forms.
+pub fn seen<'o>(
+    show: Show,
+    outputs: impl Iterator<Item = (&'o str, &'o Tensor)>,
+    labels: &Labels,
+    threshold: f32,
+    images: &[Prepared],
+) -> Result<Seen, String> {
+    let numbers: Vec<_> = outputs.filter_map(|(name, tensor)| Numbers::of(name, tensor)).collect();
+    let seen = match show {
+        Show::Top(count) => top::ranked(&numbers, count.get(), labels).map(Seen::Top),
+        Show::Boxes => boxes::objects(&numbers, threshold, labels, images).map(Seen::Boxes),
+        Show::Mask => mask::masks(&numbers, labels).map(Seen::Mask),
+    };
+    seen.map_err(|forms| {
+        let found: Vec<_> = numbers.iter().map(|output| format!("{} {:?}", output.name, output.dims)).collect();
+        let found = if found.is_empty() { "no numbers".into() } else { found.join(", ") };
+        format!("{forms}; the outputs are {found}")
+    })
+}
+
+impl Seen {
+    /// Returns what is seen as a table.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Top(ranked) => top::text(ranked),
+            Self::Boxes(objects) => boxes::text(objects),
+            Self::Mask(masks) => mask::text(masks),
+        }
+    }
+}
+
+impl<'o> Numbers<'o> {
+    fn of(name: &'o str, tensor: &'o Tensor) -> Option<Self> {
+        let dims = tensor.shape().dims();
+        let of = |values: Vec<f32>, is_whole| Some(Self { name, dims, values, is_whole });
+        if let Some(values) = tensor.elements::<f32>() {
+            of(values.to_vec(), false)
+        } else if let Some(values) = tensor.elements::<f16>() {
+            of(values.iter().map(|value| value.to_f32()).collect(), false)
+        } else if let Some(values) = tensor.elements::<bf16>() {
+            of(values.iter().map(|value| value.to_f32()).collect(), false)
+        } else if let Some(values) = tensor.elements::<f64>() {
+            of(values.iter().map(|value| *value as f32).collect(), false)
+        } else if let Some(values) = tensor.elements::<i64>() {
+            of(values.iter().map(|value| *value as f32).collect(), true)
+        } else if let Some(values) = tensor.elements::<i32>() {
+            of(values.iter().map(|value| *value as f32).collect(), true)
+        } else if let Some(values) = tensor.elements::<u8>() {
+            of(values.iter().map(|value| f32::from(*value)).collect(), true)
+        } else {
+            None
+        }
+    }
+}
+
+/// Returns the number of a class that is written as an element.
+fn class_of(value: f32) -> Option<usize> {
+    ((0.0..1e6).contains(&value) && value.fract() == 0.0).then_some(value as usize)
+}
+
+/// Returns a class's name, or its number.
+fn named(class: usize, label: &Option<String>) -> String {
+    label.clone().unwrap_or_else(|| format!("class {class}"))
+}
+
+/// Returns a table with a line that says that there is nothing, if it has no rows.
+fn table(table: Table, rows: usize, nothing: &str) -> String {
+    if rows == 0 { format!("{nothing}\n") } else { table.to_string() }
+}

@@ -1,0 +1,147 @@
+//! Tests of classes, boxes and masks.
+
+use super::*;
+use crate::tensors::picture::{Preprocessing, Target};
+use anabranch_kernels::dtype::Element;
+use anabranch_kernels::{DType, Shape};
+
+fn tensor<T: Element>(dims: &[usize], values: &[T]) -> Tensor {
+    Tensor::from_elements(Shape::new(dims.to_vec()).expect("small"), values).expect("as many elements")
+}
+
+fn labels() -> Labels {
+    Labels(["cat", "dog", "cow"].map(str::to_owned).to_vec())
+}
+
+fn see(show: &str, outputs: &[(&str, Tensor)]) -> Result<Seen, String> {
+    let outputs = outputs.iter().map(|(name, tensor)| (*name, tensor));
+    seen(show.parse().expect("known"), outputs, &labels(), 0.25, &[])
+}
+
+fn objects(outputs: &[(&str, Tensor)]) -> Vec<(usize, usize, f32, [f32; 4])> {
+    match see("boxes", outputs).expect("boxes") {
+        Seen::Boxes(objects) => objects.iter().map(|o| (o.image, o.class, o.score, o.edges)).collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_highest_scores_have_names_and_probabilities() {
+    let logits = tensor(&[2, 4], &[0.0f32, 2.0, 1.0, f32::NAN, 0.1, 0.2, 0.3, 0.4]);
+    let Seen::Top(ranked) = see("top2", &[("logits", logits)]).expect("scores") else { panic!("ranks") };
+    let found: Vec<_> = ranked.iter().map(|r| (r.image, r.class, r.label.as_deref())).collect();
+    assert_eq!(found, [(0, 1, Some("dog")), (0, 2, Some("cow")), (1, 3, None), (1, 2, Some("cow"))]);
+    // Scores that are probabilities stay, others get their softmax.
+    let expected = [1.0 / (1.0 + f64::exp(-1.0) + f64::exp(-2.0)), 0.4];
+    assert!((ranked[0].probability - expected[0]).abs() < 1e-12, "{ranked:?}");
+    assert!((ranked[2].probability - expected[1]).abs() < 1e-7, "{ranked:?}");
+    assert_eq!(ranked[0].score, 2.0);
+    assert!(see("top", &[("ids", tensor(&[1, 4], &[1i64, 2, 3, 4]))]).expect_err("numbers").contains("ids [1, 4]"));
+    assert!(Seen::Top(ranked).text().contains("class 3"));
+}
+
+#[test]
+fn boxes_are_found_in_all_forms() {
+    let chosen = (0, 1, 0.75, [10.0, 20.0, 30.0, 50.0]);
+    let rows = tensor(&[1, 2, 6], &[10.0f32, 20.0, 30.0, 50.0, 0.75, 1.0, 0.0, 0.0, 9.0, 9.0, 0.1, 2.0]);
+    assert_eq!(objects(&[("rows", rows)]), [chosen], "below the threshold");
+    let named = tensor(&[2, 7], &[1.0f32, 10.0, 20.0, 30.0, 50.0, 1.0, 0.75, 0.0, 0.0, 0.0, 9.0, 9.0, 2.0, 0.5]);
+    assert_eq!(objects(&[("named", named)]), [(0, 2, 0.5, [0.0, 0.0, 9.0, 9.0]), (1, 1, 0.75, chosen.3)]);
+    let three = [
+        ("boxes", tensor(&[1, 4], &[10.0f32, 20.0, 30.0, 50.0])),
+        ("labels", tensor(&[1], &[1i64])),
+        ("scores", tensor(&[1], &[0.75f32])),
+    ];
+    assert_eq!(objects(&three), [chosen]);
+    let two = [
+        ("scores", tensor(&[1, 2, 3], &[0.2f32, 0.75, 0.05, 0.9, 0.05, 0.05])),
+        ("boxes", tensor(&[1, 2, 4], &[10.0f32, 20.0, 30.0, 50.0, 1.0, 1.0, 2.0, 2.0])),
+    ];
+    assert_eq!(objects(&two), [chosen], "class 0 is the background");
+
+    // YOLO: two boxes that share most, one of another class, and others without a score.
+    let (boxes, classes) = (12, 3);
+    let at = |part: usize, number: usize, has_object: bool| match (number, part) {
+        (0, _) => [20.0, 35.0, 20.0, 30.0][part.min(3)] * f32::from(u8::from(part < 4)),
+        (1, _) => [21.0, 35.0, 20.0, 30.0][part.min(3)] * f32::from(u8::from(part < 4)),
+        (2, _) => [21.0, 35.0, 20.0, 30.0][part.min(3)] * f32::from(u8::from(part < 4)),
+        (_, 0..=3) => 5.0,
+        _ => 0.0,
+    } + match (number, part, has_object) {
+        (0..=2, 4, true) => 1.0,
+        (0, 5, false) | (0, 6, true) => 0.75,
+        (1, 5, false) | (1, 6, true) => 0.5,
+        (2, 6, false) | (2, 7, true) => 0.5,
+        _ => 0.0,
+    };
+    let expected = [chosen, (0, 2, 0.5, [11.0, 20.0, 31.0, 50.0])];
+    let across: Vec<f32> = (0..4 + classes).flat_map(|part| (0..boxes).map(move |n| at(part, n, false))).collect();
+    assert_eq!(objects(&[("v8", tensor(&[1, 4 + classes, boxes], &across))]), expected);
+    let along: Vec<f32> = (0..boxes).flat_map(|n| (0..5 + classes).map(move |part| at(part, n, true))).collect();
+    assert_eq!(objects(&[("v5", tensor(&[1, boxes, 5 + classes], &along))]), expected);
+
+    let refused = see("boxes", &[("logits", tensor(&[1, 3], &[0.0f32; 3]))]).expect_err("no boxes");
+    assert!(refused.contains("x1, y1, x2, y2") && refused.ends_with("the outputs are logits [1, 3]"), "{refused}");
+}
+
+#[test]
+fn masks_are_classes_of_pixels() {
+    let scores = tensor(&[1, 2, 1, 3], &[0.0f32, 5.0, 1.0, 1.0, 2.0, 0.0]);
+    let mask = |outputs: &[(&str, Tensor)]| match see("mask", outputs).expect("a mask") {
+        Seen::Mask(masks) => masks[0].clone(),
+        other => panic!("{other:?}"),
+    };
+    let found = mask(&[("scores", scores)]);
+    assert_eq!((&found.pixels, found.size), (&vec![1, 0, 0], [1, 3]));
+    assert_eq!((found.classes[0].class, found.classes[0].label.as_deref()), (0, Some("cat")));
+    assert!((found.classes[0].share - 2.0 / 3.0).abs() < 1e-12);
+    assert_eq!(mask(&[("ids", tensor(&[1, 1, 3], &[2i64, 0, 2]))]).pixels, [2, 0, 2]);
+    assert_eq!(mask(&[("logits", tensor(&[1, 1, 1, 3], &[-1.0f32, 0.4, 3.0]))]).pixels, [0, 1, 1]);
+    assert_eq!(mask(&[("shares", tensor(&[1, 1, 1, 3], &[0.1f32, 0.4, 0.9]))]).pixels, [0, 0, 1]);
+    assert!(see("mask", &[("x", tensor(&[1, 3], &[0.0f32; 3]))]).is_err());
+}
+
+#[test]
+fn what_is_seen_is_drawn_where_it_is_in_the_image() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let path = folder.path().join("x.png");
+    let mut bytes = Vec::new();
+    let encoder = png::Encoder::new(&mut bytes, 40, 20);
+    encoder.write_header().expect("a header").write_image_data(&[7; 800]).expect("as many pixels");
+    std::fs::write(&path, &bytes).expect("writable");
+    let plain = Preprocessing::default();
+    let target = Target::of(DType::F32, &[1, 1, 10, 10].map(Some), &plain).expect("an image");
+    let (_, prepared) = target.read(&[path], |_| Ok(())).expect("read");
+    // The model sees columns 10 to 30 at half the size.
+    let rows = tensor(&[1, 6], &[0.0f32, 0.0, 5.0, 20.0, 0.75, 1.0]);
+    let relative = tensor(&[1, 6], &[0.0f32, 0.0, 0.5, 1.0, 0.75, 1.0]);
+    for output in [rows, relative] {
+        let seen = seen(Show::Boxes, [("rows", &output)].into_iter(), &Labels::default(), 0.25, &prepared);
+        let Ok(Seen::Boxes(objects)) = &seen else { panic!("{seen:?}") };
+        assert_eq!(objects[0].edges, [10.0, 0.0, 20.0, 20.0]);
+        let svg = picture(&seen.expect("boxes"), &prepared, std::slice::from_ref(&bytes));
+        assert!(svg.contains("<rect x=\"10.0\" y=\"0.0\" width=\"10.0\" height=\"20.0\""), "{svg}");
+        assert!(svg.contains("data:image/png;base64,iVBORw0KGgo") && svg.contains("class 1 0.75"), "{svg}");
+    }
+    let ids = tensor(&[1, 2, 2], &[0i64, 1, 1, 1]);
+    let seen = seen(Show::Mask, [("ids", &ids)].into_iter(), &Labels::default(), 0.25, &prepared).expect("a mask");
+    let svg = picture(&seen, &prepared, &[bytes]);
+    assert!(svg.contains("<rect x=\"20.00\" y=\"0.00\" width=\"10.00\" height=\"10.00\""), "{svg}");
+    assert!(svg.contains("<rect x=\"10.00\" y=\"10.00\" width=\"20.00\" height=\"10.00\""), "{svg}");
+}
+
+#[test]
+fn what_to_show_and_labels_are_read_or_refused() {
+    assert_eq!("top".parse(), Ok(Show::Top(MOST_RANKED)));
+    assert_eq!("top12".parse::<Show>().ok(), NonZeroUsize::new(12).map(Show::Top));
+    for wrong in ["", "top0", "top-1", "top1001", "box"] {
+        assert!(wrong.parse::<Show>().expect_err("unknown").contains("boxes or mask"), "{wrong}");
+    }
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let path = folder.path().join("labels.txt");
+    std::fs::write(&path, "cat\r\n\ncow\n\n").expect("writable");
+    let labels = Labels::read(&path).expect("labels");
+    assert_eq!([0, 1, 2, 3].map(|class| labels.name(class)), [Some("cat"), None, Some("cow"), None]);
+    std::fs::write(&path, "\n").expect("writable");
+    assert!(Labels::read(&path).is_err());
+}
