@@ -11,13 +11,13 @@ pub(crate) struct ImageArgs {
     /// Normalise images [default: imagenet for 3 channels, unit for 1, none for u8]
     #[arg(long, value_enum, value_name = "NORM", hide_short_help = true)]
     image_norm: Option<Norm>,
-    /// Subtract these from the channels of images, as in 123.7,116.3,103.5
+    /// Subtract these from the channels, as in 123.7,116.3,103.5
     ///
-    /// The model reads (x − mean) / scale for x from 0 to 255: one value for all channels, or one for each, in the
-    /// model's order of channels.
+    /// For images as inputs. The model reads (x − mean) / scale for x from 0 to 255: one value for all channels, or one
+    /// for each, in the model's order of channels.
     #[arg(long, value_name = "MEANS", value_delimiter = ',', allow_negative_numbers = true, hide_short_help = true)]
     image_mean: Vec<f32>,
-    /// Then divide the channels of images by these, as in 58.4,57.1,57.4
+    /// Then divide the channels by these, as in 58.4,57.1,57.4
     #[arg(long, value_name = "SCALES", value_delimiter = ',', value_parser = parse_scale, hide_short_help = true)]
     image_scale: Vec<f32>,
     /// Scale images to HxW, if the model's size is open [default: the image's size]
@@ -83,5 +83,5 @@ fn parse_size(text: &str) -> Result<[usize; 2], String> {
         let side = |side: &str| side.trim().parse().ok().filter(|size| (1..=MOST_ROWS).contains(size));
         Some([side(rows)?, side(columns)?])
     });
-    size.ok_or_else(|| format!("`{text}` is no size; write HEIGHTxWIDTH, as in 480x640, up to {MOST_ROWS} each"))
+    size.ok_or_else(|| format!("`{text}` is not a size; write HEIGHTxWIDTH, as in 480x640, up to {MOST_ROWS} each"))
 }

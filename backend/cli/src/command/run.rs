@@ -13,7 +13,7 @@ use super::slowest::Slowest;
 use super::steps::StepArgs;
 use super::trace_file::{self, TraceFormat};
 use super::vision::VisionArgs;
-use super::{CliError, Output, if_named, is_quiet, note, outputs, pretty, settled, write_file, write_with};
+use super::{CliError, Output, if_named, is_quiet, note, outputs, pretty, settled, version, write_file, write_with};
 use anabranch::CostStore;
 use anabranch::compare::{Series, SeriesOptions, measure};
 use anabranch::execute::RunOptions;
@@ -23,6 +23,7 @@ use anabranch::session::{Prepared, Run, SessionError};
 use anabranch_report::report::trace;
 use anabranch_report::run::{Gantt, Report};
 use anabranch_report::show;
+use anabranch_report::trace::Trace;
 use anabranch_report::vision::Seen;
 use clap::Args;
 use serde::Serialize;
@@ -159,7 +160,9 @@ impl RunCommand {
             if_named(self.profile.as_ref(), |path| {
                 write_with(path, |file| Ok(serde_json::to_writer_pretty(file, &RunEvents::of(shown))?))
             }),
-            if_named(self.trace.as_ref(), |path| trace_file::write(path, self.trace_format, &trace(shown))),
+            if_named(self.trace.as_ref(), |path| {
+                trace_file::write(path, self.trace_format, &self.trace_of(&opened, shown))
+            }),
             if_named(self.gantt.as_ref(), |path| {
                 write_file(path, show::gantt(&results.gantt, &model, &results.report))
             }),
@@ -250,6 +253,15 @@ impl RunCommand {
         let (session, inputs, prepared) = (&opened.session, &opened.inputs, &series.run.prepared);
         let run = || session.run_prepared(prepared, inputs, options).map(drop);
         Ok(Parallel::measure(callers, series.samples_ms.len() as u32, self.duration, &run)?)
+    }
+
+    /// Returns the run as a trace, with the model and the machine.
+    fn trace_of(&self, opened: &Opened, run: &Run) -> Trace {
+        let (mut trace, host) = (trace(run), &opened.session.inventory().host);
+        trace.fact("model", open::model_name(&self.model));
+        trace.fact("machine", format!("{} ({}, {})", host.model, host.os, host.arch));
+        trace.fact("version", version::short());
+        trace
     }
 
     fn options(&self) -> Result<RunOptions, CliError> {

@@ -1,4 +1,4 @@
-//! What the outputs of a vision model show: classes, boxes or masks, as text and drawn over the images.
+//! Classes, boxes or masks in the outputs of a vision model, as text and drawn over the images.
 
 use super::args::{ModelArgs, refuse_given};
 use super::files::file_of;
@@ -12,7 +12,7 @@ use std::path::PathBuf;
 /// Least score of an object by default.
 const THRESHOLD: f32 = 0.25;
 
-/// What to show of the outputs of a vision model.
+/// Options of what is shown of the outputs of a vision model.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Files")]
 pub(crate) struct VisionArgs {
@@ -77,5 +77,5 @@ impl VisionArgs {
 
 fn parse_score(text: &str) -> Result<f32, String> {
     let score = text.parse::<f32>().ok().filter(|score| (0.0..=1.0).contains(score));
-    score.ok_or_else(|| format!("`{text}` is no score; write a number from 0 to 1"))
+    score.ok_or_else(|| format!("`{text}` is not a score; write a number from 0 to 1"))
 }

@@ -35,7 +35,10 @@ fn perfetto_gets_nested_slices_whole_flows_and_counters() {
     let nodes = of("X").filter(|event| event["cat"] == "node").count();
     assert_eq!(Some(nodes as u64), report["nodes"].as_u64());
     let named = |name: &str| of("M").filter(|event| event["name"] == name).count();
-    assert_eq!((named("process_name"), named("thread_name")), (2, named("thread_sort_index")));
+    assert_eq!((named("process_name"), named("thread_name")), (3, named("thread_sort_index")));
+    assert_eq!(of("X").filter(|event| event["cat"] == "predicted").count(), nodes, "each node has a predicted time");
+    let facts = &trace["otherData"];
+    assert!(facts["model"].is_string() && facts["machine"].is_string() && facts["version"].is_string(), "{facts}");
     assert!(tracks.len() >= 4, "the run, a CPU, the GPU and a link: {tracks:?}");
 
     let mut flows: BTreeMap<u64, Vec<&Value>> = BTreeMap::new();

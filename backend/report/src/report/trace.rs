@@ -12,7 +12,8 @@ use anabranch_placement::platform::DeviceId;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Returns the trace of a run with a profile: a track for each device and link, and memory over time.
+/// Returns the trace of a run with a profile: a track for each device and link, the predicted times, and memory over
+/// time.
 pub fn trace(run: &Run) -> Trace {
     let mut trace = Trace::default();
     let parts = run.parts();
@@ -22,8 +23,33 @@ pub fn trace(run: &Run) -> Trace {
         let slices: Vec<SliceId> = events.iter().map(|event| trace.slice(slice(part, &tracks, event))).collect();
         add_flows(part, &mut trace, &events, &slices);
     }
+    add_predicted(run, &parts, &mut trace);
     add_counters(&parts, &mut trace, &tracks);
     trace
+}
+
+/// Adds a track for each device with the nodes at their predicted times.
+fn add_predicted(run: &Run, parts: &[Part<'_>], trace: &mut Trace) {
+    let group = trace.group("anabranch: predicted");
+    for (index, device) in run.prepared.plan().devices().iter().enumerate() {
+        let track = trace.track(group, &format!("{}, predicted", device.name));
+        for part in parts {
+            let (program, plan, spans) = (&part.planned.program, part.planned.plan(), Spans::of_part(part));
+            let [predicted, measured] = &spans;
+            let mut own: Vec<_> = program.node_ids().filter(|id| plan.device_of(*id).index() == index).collect();
+            own.sort_by_key(|id| predicted.tasks[id.index()].start);
+            let mut free = 0;
+            for id in own {
+                let (times, took) = (predicted.tasks[id.index()], measured.tasks[id.index()]);
+                // Rounded times of neighbours may overlap by a nanosecond.
+                let (start, end) = (times.start.max(free), times.end.max(times.start.max(free)));
+                free = end;
+                let arguments = Map::from_iter([("measured_us".to_owned(), json!(took.busy as f64 / 1e3))]);
+                let name = program.node(id).name.clone();
+                trace.slice(Slice { track, name, category: "predicted", start, end, arguments });
+            }
+        }
+    }
 }
 
 /// Adds a track for the run, for each device, and for each link with events. If the model runs in phases, also for the

@@ -11,7 +11,8 @@ impl Trace {
     /// If `writer` fails.
     pub fn write_chrome(&self, writer: impl Write) -> io::Result<()> {
         let events: Vec<Value> = self.names().into_iter().chain(self.events()).collect();
-        serde_json::to_writer(writer, &json!({ "displayTimeUnit": "ns", "traceEvents": events })).map_err(Into::into)
+        let trace = json!({ "displayTimeUnit": "ns", "otherData": self.facts, "traceEvents": events });
+        serde_json::to_writer(writer, &trace).map_err(Into::into)
     }
 
     /// Returns the names and the order of groups and tracks.

@@ -21,6 +21,7 @@ pub struct Trace {
     slices: Vec<Slice>,
     flows: Vec<Flow>,
     counters: Vec<Counter>,
+    facts: Map<String, Value>,
 }
 
 /// A group of tracks.
@@ -104,6 +105,11 @@ impl Trace {
         let leaves = last(from).min(arrives).max(from.start);
         let (from, to) = ((from.track, leaves), (to.track, arrives));
         self.flows.push(Flow { name: name.to_owned(), from, to });
+    }
+
+    /// Adds a fact about the run as a whole, such as the model's name. Only Chrome's format has a place for it.
+    pub fn fact(&mut self, name: &str, value: impl Into<Value>) {
+        self.facts.insert(name.to_owned(), value.into());
     }
 
     /// Adds a counter to a track: the value from each moment on, by time.

@@ -27,7 +27,7 @@ const MOST_BYTES: u64 = 16 << 20;
 /// Most classes of an image that are shown if no number is given.
 const MOST_RANKED: NonZeroUsize = NonZeroUsize::new(5).expect("is not 0");
 
-/// What an output means.
+/// Meaning of an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Show {
     /// This many classes of the highest scores.
@@ -42,7 +42,7 @@ pub enum Show {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Labels(Vec<String>);
 
-/// What the outputs show. Serializes as a list.
+/// Contents of the outputs. Serializes as a list.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Seen {

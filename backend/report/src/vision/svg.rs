@@ -1,4 +1,4 @@
-//! What a model sees, drawn over its images.
+//! Drawings of what a model sees over its images.
 
 use super::{Mask, Object, Seen, named};
 use crate::chart::escaped;

@@ -3,7 +3,7 @@
 
 use super::Fit;
 
-/// How one axis of an image becomes an axis of the tensor.
+/// An axis of an image, and the axis of the tensor that it becomes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Axis {
     /// Pixels of the image.
