@@ -17,19 +17,25 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnx
 
 from .errors import AnabranchError
 from .session import Session
+
+if TYPE_CHECKING:
+    import onnx
 
 #: Most bytes of outputs in one run. A model with more is run several times.
 MOST_BYTES = 1 << 30
 
 #: Assumed elements of an output whose shape is not known.
 UNKNOWN = 1 << 18
+
+
+class ReferenceFailure(Exception):
+    """ONNX Runtime cannot run the model."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +71,8 @@ class Layers:
     layers: tuple[Layer, ...]
     #: The outputs of the model as it is, with all fusions.
     whole: tuple[Layer, ...]
+    #: Outputs of nodes that were not compared: their type is unknown before the run, or they are no tensors of numbers.
+    skipped: tuple[str, ...] = ()
 
     @property
     def first(self) -> Layer | None:
@@ -93,6 +101,8 @@ class Layers:
         else:
             wrong = next(layer.output for layer in self.whole if layer.differs)
             lines += ["", f"all outputs of nodes agree, but {wrong!r} of the model as it is differs: look at fusions (`--no-fuse` of the command)"]
+        if self.skipped:
+            lines.append(f"not compared: {len(self.skipped)} outputs of unknown or other types, the first is {self.skipped[0]!r}")
         return "\n".join(lines)
 
 
@@ -115,29 +125,49 @@ def compare(
 
     Raises:
         AnabranchError: If Anabranch cannot open or run the model.
-        ImportError: If ``onnxruntime`` is missing.
+        ReferenceFailure: If ONNX Runtime cannot open or run it.
+        ImportError: If ``onnx`` or ``onnxruntime`` is missing.
     """
-    folder = Path(model).resolve().parent if isinstance(model, (str, Path)) else None
-    proto = onnx.load(model) if folder else onnx.ModelProto.FromString(model.SerializeToString())
+    import onnx
+
+    is_file = isinstance(model, (str, Path))
+    proto = onnx.load(model) if is_file else onnx.ModelProto.FromString(model.SerializeToString())
     nodes = {output: (at, node) for at, node in enumerate(proto.graph.node) for output in node.output if output}
     declared = [value.name for value in proto.graph.output]
-    known = _known(proto)
-    numeric = [name for name in nodes if known.get(name, onnx.TypeProto()).HasField("tensor_type")]
     given = dict(inputs)
+    known = _known(proto, given)
+    numeric = [name for name in nodes if name in known and known[name].HasField("tensor_type")]
+    compared: set[str] = set()
 
     def layers(names: Sequence[str]) -> list[Layer]:
         ours, theirs = _both(_with_outputs(proto, names, known), names, given, options)
         made = zip(names, ours, theirs, strict=True)
-        return [_layer(name, nodes.get(name), *arrays, rtol, atol) for name, *arrays in made if _is_numbers(arrays[1])]
+        numbers = [(name, *arrays) for name, *arrays in made if _is_numbers(arrays[1])]
+        compared.update(name for name, *_ in numbers)
+        return [_layer(name, nodes.get(name), *arrays, rtol, atol) for name, *arrays in numbers]
 
     found = [layer for names in _groups(numeric, known) for layer in layers(names)]
     whole = layers([name for name in declared if name in nodes])
-    return Layers(tuple(found), tuple(whole))
+    return Layers(tuple(found), tuple(whole), tuple(name for name in nodes if name not in compared))
 
 
-def _known(proto: onnx.ModelProto) -> dict[str, onnx.TypeProto]:
-    """Returns the types of values that shape inference finds."""
-    inferred = onnx.shape_inference.infer_shapes(proto, data_prop=True) if proto.ByteSize() < 1 << 31 else proto
+def _known(proto: onnx.ModelProto, inputs: Mapping[str, Any]) -> dict[str, onnx.TypeProto]:
+    """Returns the types of values that shape inference finds for these inputs."""
+    import onnx
+
+    bound = onnx.ModelProto()
+    bound.CopyFrom(proto)
+    for value in bound.graph.input:
+        dims = value.type.tensor_type.shape.dim
+        shape = np.shape(inputs.get(value.name, ()))
+        if len(shape) == len(dims):
+            for dim, size in zip(dims, shape, strict=True):
+                dim.dim_value = size
+    try:
+        inferred = onnx.shape_inference.infer_shapes(bound, data_prop=True) if bound.ByteSize() < 1 << 31 else bound
+    except onnx.shape_inference.InferenceError:
+        # An operator of a domain that `onnx` does not know. Types that the model declares are left.
+        inferred = bound
     values = (*inferred.graph.value_info, *inferred.graph.output)
     return {value.name: value.type for value in values if value.HasField("type")}
 
@@ -147,7 +177,8 @@ def _groups(names: Sequence[str], known: Mapping[str, onnx.TypeProto]) -> list[l
     groups, held = [[]], 0
     for name in names:
         shape = known[name].tensor_type.shape.dim
-        size = 8 * int(np.prod([dim.dim_value or 1 for dim in shape], dtype=np.float64)) if len(shape) else 8 * UNKNOWN
+        sizes = [dim.dim_value if dim.HasField("dim_value") else 0 for dim in shape]
+        size = 8 * max(int(np.prod(sizes, dtype=np.float64)), 1 if all(sizes) else UNKNOWN)
         if held + size > MOST_BYTES and groups[-1]:
             groups.append([])
             held = 0
@@ -158,6 +189,8 @@ def _groups(names: Sequence[str], known: Mapping[str, onnx.TypeProto]) -> list[l
 
 def _with_outputs(proto: onnx.ModelProto, names: Sequence[str], known: Mapping[str, onnx.TypeProto]) -> onnx.ModelProto:
     """Returns the model with these outputs."""
+    import onnx
+
     other = onnx.ModelProto()
     other.CopyFrom(proto)
     declared = {value.name: value for value in proto.graph.output}
@@ -175,6 +208,7 @@ def _with_outputs(proto: onnx.ModelProto, names: Sequence[str], known: Mapping[s
 
 def _both(proto: onnx.ModelProto, names: Sequence[str], inputs: Mapping[str, Any], options: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
     """Returns the outputs of both runtimes."""
+    import onnx
     import onnxruntime
 
     settings = onnxruntime.SessionOptions()
@@ -183,7 +217,10 @@ def _both(proto: onnx.ModelProto, names: Sequence[str], inputs: Mapping[str, Any
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
         onnx.save(proto, path, save_as_external_data=proto.ByteSize() >= 1 << 30, location="weights")
-        theirs = onnxruntime.InferenceSession(str(path), settings, providers=["CPUExecutionProvider"]).run(list(names), dict(inputs))
+        try:
+            theirs = onnxruntime.InferenceSession(str(path), settings, providers=["CPUExecutionProvider"]).run(list(names), dict(inputs))
+        except Exception as error:  # Its exceptions have no base of their own.
+            raise ReferenceFailure(f"ONNX Runtime cannot run it: {error}") from error
         ours = Session(path, **options).run(inputs)
         return [np.array(ours[name]) if isinstance(ours[name], np.ndarray) else ours[name] for name in names], theirs
 
@@ -193,9 +230,9 @@ def _is_numbers(array: Any) -> bool:
 
 
 def _layer(name: str, made: tuple[int, onnx.NodeProto] | None, ours: Any, theirs: Any, rtol: float, atol: float) -> Layer:
-    at, node = made if made else (0, onnx.NodeProto())
-    label = (node.name or f"number {at}", node.op_type, name, tuple(np.shape(ours)))
-    if np.shape(ours) != np.shape(theirs) or not _is_numbers(ours):
+    label = (made[1].name or f"number {made[0]}", made[1].op_type) if made else ("", "")
+    label = (*label, name, tuple(np.shape(ours)))
+    if np.shape(ours) != np.shape(theirs) or not _is_numbers(ours) or ours.dtype != theirs.dtype:
         return Layer(*label, float("inf"), float("inf"), 1.0)
     if theirs.dtype.kind in "biu":
         found, wanted = ours, theirs
@@ -218,6 +255,11 @@ def _layer(name: str, made: tuple[int, onnx.NodeProto] | None, ours: Any, theirs
 def _random(session: Session, given: Mapping[str, Any], seed: int, dims: Mapping[str, int]) -> dict[str, Any]:
     """Returns the given inputs, and random arrays for the others."""
     random, arrays = np.random.default_rng(seed), dict(given)
+    names = {value.name for value in session.inputs}
+    symbols = {dim for value in session.inputs for dim in value.shape or () if isinstance(dim, str)}
+    for kind, unknown, known in (("--input", set(given) - names, names), ("--dim", set(dims) - symbols, symbols)):
+        if unknown:
+            raise ValueError(f"{kind} {sorted(unknown)[0]}: the model has {', '.join(sorted(known)) or 'none'}")
     for value in session.inputs:
         if value.name in arrays or value.optional:
             continue
@@ -225,6 +267,18 @@ def _random(session: Session, given: Mapping[str, Any], seed: int, dims: Mapping
         kind = np.dtype(value.dtype)
         arrays[value.name] = random.uniform(-1, 1, shape).astype(kind) if kind.kind == "f" else random.integers(0, 2, shape).astype(kind)
     return arrays
+
+
+def _dimension(entry: str) -> tuple[str, int]:
+    name, _, size = entry.partition("=")
+    if not name or not size.isdecimal():
+        raise ValueError(f"--dim {entry}: write NAME=N, as in batch=4")
+    return name, int(size)
+
+
+def _entry(layer: Layer) -> dict[str, Any]:
+    """Returns the fields of a layer for JSON, which has no infinity: such a difference is null."""
+    return {name: None if value == float("inf") else value for name, value in asdict(layer).items()}
 
 
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -246,27 +300,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command. Returns its exit code: 0, 2 for unusable input, or 3 if an output differs."""
     asked = _arguments(arguments)
     try:
-        dims = {name: int(size) for name, size in (entry.split("=", 1) for entry in asked.dim)}
+        dims = dict(map(_dimension, asked.dim))
         given: dict[str, Any] = {}
         for entry in asked.input:
-            name, _, file = entry.rpartition("=")
+            name, file = entry.split("=", 1) if "=" in entry and not Path(entry).exists() else ("", entry)
             loaded = np.load(file)
-            given.update({name: loaded} if name else dict(loaded))
+            is_archive = isinstance(loaded, np.lib.npyio.NpzFile)
+            if is_archive == bool(name):
+                raise ValueError(f"--input {entry}: write NAME=FILE.npy for one array, or FILE.npz for arrays with names")
+            given.update(dict(loaded) if is_archive else {name: loaded})
         options = {"gpu": not asked.no_gpu, "software_gpu": asked.software_gpu, **({"place": asked.place} if asked.place else {})}
         inputs = _random(Session(asked.model, **options), given, asked.random, dims)
         layers = compare(asked.model, inputs, rtol=asked.rtol, atol=asked.atol, **options)
     except ImportError as error:
         print(f"layers: {error}; `pip install onnx onnxruntime` installs what is missing", file=sys.stderr)
         return 2
-    except (AnabranchError, OSError, ValueError, TypeError) as error:
+    except (AnabranchError, OSError, ValueError, ReferenceFailure) as error:
         print(f"layers: {asked.model}: {error}", file=sys.stderr)
         return 2
-    except Exception as error:  # ONNX Runtime's exceptions have no base of their own.
-        print(f"layers: {asked.model}: ONNX Runtime cannot run it: {error}", file=sys.stderr)
-        return 2
     if asked.json:
-        first = layers.first and layers.first.output
-        print(json.dumps({"agrees": layers.agrees, "first": first, "layers": [asdict(a) for a in layers.layers], "whole": [asdict(a) for a in layers.whole]}))
+        report = {
+            "agrees": layers.agrees,
+            "first": layers.first and layers.first.output,
+            "layers": list(map(_entry, layers.layers)),
+            "whole": list(map(_entry, layers.whole)),
+            "skipped": layers.skipped,
+        }
+        print(json.dumps(report, allow_nan=False))
     else:
         print(layers)
     return 0 if layers.agrees else 3

@@ -92,6 +92,7 @@ def test_outputs_are_computed_in_groups_of_bounded_size(monkeypatch):
         ([3, 4], [3, 5], 0.5, 1.0),
         ([], [], 0.0, 0.0),
         ([1.0], [1.0, 2.0], 1.0, np.inf),
+        ([1.0], [1], 1.0, np.inf),
     ],
 )
 def test_differences(ours, theirs, share, absolute):
@@ -108,3 +109,20 @@ def test_the_command(tmp_path, capsys):
     assert report["first"] in [layer["output"] for layer in report["layers"]]
     assert layers.main([str(tmp_path / "none.onnx")]) == 2
     assert "none.onnx" in capsys.readouterr().err
+    for wrong, said in [(["--dim", "batch"], "NAME=N"), (["--dim", "bacth=2"], "bacth"), (["--input", "none.npy"], "none.npy")]:
+        assert layers.main([file, "--no-gpu", *wrong]) == 2
+        assert said in capsys.readouterr().err
+
+
+def test_infinite_differences_are_null_in_json():
+    layer = layers._layer("y", None, np.array([1.0]), np.array([1.0, 2.0]), 1e-3, 1e-5)
+    assert json.loads(json.dumps(layers._entry(layer), allow_nan=False))["absolute"] is None
+
+
+def test_what_is_not_compared_is_told():
+    nodes = [helper.make_node("Unknown", ["x"], ["u"], domain="own")]
+    model = onnx.ModelProto.FromString(built(nodes, [("x", TensorProto.FLOAT, SHAPE)], [("u", TensorProto.FLOAT, SHAPE)]))
+    with pytest.raises((layers.ReferenceFailure, ab.AnabranchError)):
+        layers.compare(model, inputs(), gpu=False)
+    found = layers.Layers((), (), ("u",))
+    assert "not compared: 1" in str(found)
