@@ -23,6 +23,7 @@ use anabranch_placement::place::Auto;
 use anabranch_placement::platform::{Device, DeviceId, DeviceKind, Platform};
 use anabranch_placement::problem::{MemoryRule, Problem};
 use std::error::Error;
+use std::num::NonZeroU32;
 use std::ops::Range;
 use std::time::Instant;
 
@@ -33,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut given: Vec<String> = std::env::args().skip(1).collect();
     let mut seeds = 1;
     if let Some(at) = given.iter().position(|argument| argument == "--seeds") {
-        seeds = given.get(at + 1).ok_or("--seeds needs a number")?.parse()?;
+        seeds = given.get(at + 1).ok_or("--seeds needs a number")?.parse::<NonZeroU32>()?.get().into();
         given.drain(at..=at + 1);
     }
     let usage = "name a table; see the top of the source";

@@ -32,7 +32,8 @@ enum GraphSource {
 
 #[derive(Clone)]
 enum PlatformSource {
-    File(Platform),
+    /// Devices, and the unit of their times if the file has one.
+    File(Platform, Option<&'static str>),
     /// Laich 2017, chapter 6.
     Random(Devices),
     /// Topcuoglu 2002, section 5.
@@ -44,8 +45,8 @@ impl Case {
     pub(super) fn draws(&self) -> bool {
         match &self.source {
             Source::Whole(_) => false,
-            Source::Parts(GraphSource::File(_), PlatformSource::File(_)) => false,
-            Source::Parts(GraphSource::Family(family), PlatformSource::File(_)) => family.draws(),
+            Source::Parts(GraphSource::File(_), PlatformSource::File(..)) => false,
+            Source::Parts(GraphSource::Family(family), PlatformSource::File(..)) => family.draws(),
             Source::Parts(..) => true,
         }
     }
@@ -66,7 +67,11 @@ impl Case {
             }
         };
         match platform {
-            PlatformSource::File(platform) => Ok(graph.on(platform.clone())?),
+            PlatformSource::File(platform, unit) => {
+                let mut problem = graph.on(platform.clone())?;
+                problem.facts.time_unit = unit.map(str::to_owned).or(problem.facts.time_unit);
+                Ok(problem)
+            }
             PlatformSource::Random(devices) => Ok(graph.on(devices.generate(seed).map_err(failed)?)?),
             PlatformSource::Heterogeneous(sweep) => sweep.problem(&self.graph, graph.graph, seed).map_err(failed),
         }
@@ -172,10 +177,10 @@ fn read_platform(text: &str) -> Result<(String, PlatformSource), CliError> {
     let stem = path.file_stem().map_or(text.into(), |stem| stem.to_string_lossy().into_owned());
     if is_platform_file(path)? {
         let platform = PlatformFile::read(path)?.platform().map_err(|error| CliError::in_file(path, error))?;
-        return Ok((stem, PlatformSource::File(platform)));
+        return Ok((stem, PlatformSource::File(platform, Some("s"))));
     }
     match read_file(text)? {
-        Loaded::Platform(platform) => Ok((stem, PlatformSource::File(platform))),
+        Loaded::Platform(platform) => Ok((stem, PlatformSource::File(platform, None))),
         _ => Err(CliError::input(format!("{text} does not hold devices"))),
     }
 }

@@ -36,6 +36,9 @@ const EXAMPLES: &str = "\
 Graphs are files or FAMILY:SIZE. Devices are files, random:COUNT (Laich 2017, chapter 6), or related:COUNT:CCR and
 unrelated:COUNT:CCR (Topcuoglu 2002, section 5). CCR is the mean transfer divided by the mean task; the default is 1.
 
+Families: chain, fork-join, in-tree, out-tree, wavefront, fft, gauss, cholesky, random, layered, and table-7.1. The message about another
+name says what each size means.
+
 layered:SIZE takes the parameters of Laich 2017, chapter 6, as in layered:20,tasks=10-30,decay=0.5: tasks, edge-probability, limit or
 decay, long-range-share, tensor-size, operations, memory, cpu-only, gpu-only and colocation. random:COUNT takes cpu-share, speed, rate and
 memory-times-speed. The message about another key says what each one means.
