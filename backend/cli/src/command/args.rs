@@ -13,7 +13,7 @@ use anabranch::planning::{Order, PlatformFile, Split};
 use anabranch::session::{OnDeviceLoss, SessionConfig};
 use anabranch_report::tensors::picture::is_image;
 use clap::{Args, ValueEnum};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::num::NonZeroUsize;
@@ -141,7 +141,13 @@ fn parse_limit(text: &str) -> Result<(String, String), String> {
 impl ModelArgs {
     /// Whether an input is an image.
     pub(super) fn has_images(&self) -> bool {
-        self.input.iter().any(|argument| is_image(named(argument).1))
+        self.image_inputs() > 0
+    }
+
+    /// Returns the number of inputs that are images.
+    pub(super) fn image_inputs(&self) -> usize {
+        let images = self.input.iter().map(|argument| named(argument)).filter(|(_, file)| is_image(file));
+        images.map(|(name, _)| name).collect::<BTreeSet<_>>().len()
     }
 
     /// Returns the configuration that these options state.

@@ -68,3 +68,20 @@ fn of_command(command: Command, explained: &str) -> Command {
         None => command,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_command_is_listed_once() {
+        let command = super::super::Cli::command();
+        let shown = command.get_subcommands().filter(|below| !below.is_hide_set()).map(Command::get_name);
+        let shown: BTreeSet<&str> = shown.chain(["help"]).collect();
+        let listed: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+        assert_eq!(listed.iter().copied().collect::<BTreeSet<_>>(), shown);
+        assert_eq!(listed.len(), shown.len());
+    }
+}

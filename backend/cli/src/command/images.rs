@@ -15,7 +15,7 @@ pub(crate) struct ImageArgs {
     ///
     /// For images as inputs. The model reads (x − mean) / scale for x from 0 to 255: one value for all channels, or one
     /// for each, in the model's order of channels.
-    #[arg(long, value_name = "MEANS", value_delimiter = ',', allow_negative_numbers = true, hide_short_help = true)]
+    #[arg(long, value_name = "MEANS", value_delimiter = ',', value_parser = parse_mean, hide_short_help = true)]
     image_mean: Vec<f32>,
     /// Then divide the channels by these, as in 58.4,57.1,57.4
     #[arg(long, value_name = "SCALES", value_delimiter = ',', value_parser = parse_scale, hide_short_help = true)]
@@ -35,6 +35,21 @@ pub(crate) struct ImageArgs {
 }
 
 impl ImageArgs {
+    /// Refuses options of images for inputs without images.
+    pub(crate) fn check(&self, has_images: bool) -> Result<(), CliError> {
+        let why = "no --input is an image (.png, .jpg)";
+        let given = [
+            (self.image_norm.is_some(), "--image-norm"),
+            (!self.image_mean.is_empty(), "--image-mean"),
+            (!self.image_scale.is_empty(), "--image-scale"),
+            (self.image_size.is_some(), "--image-size"),
+            (self.image_fit.is_some(), "--image-fit"),
+            (self.image_colors.is_some(), "--image-colors"),
+            (self.image_layout.is_some(), "--image-layout"),
+        ];
+        refuse_given(&given.map(|(is_given, name)| (is_given && !has_images, name, why)), "these inputs")
+    }
+
     pub(crate) fn preprocessing(&self) -> Result<Preprocessing, CliError> {
         let (mean, scale) = (&self.image_mean, &self.image_scale);
         let is_affine = !mean.is_empty() || !scale.is_empty();
@@ -60,12 +75,17 @@ pub(crate) fn tell(input: &str, images: &[Prepared]) {
         note(format_args!("{input}: {image}"));
     }
     if let Some(more) = images.len().checked_sub(MOST_TOLD).filter(|more| *more > 0) {
-        note(format_args!("{input}: {more} more images in the same way"));
+        note(format_args!("{input}: {more} more images, prepared by the same options"));
     }
 }
 
 /// Most images of a batch that are told one by one.
 const MOST_TOLD: usize = 3;
+
+fn parse_mean(text: &str) -> Result<f32, String> {
+    let mean = text.trim().parse::<f32>().ok().filter(|mean| mean.is_finite());
+    mean.ok_or_else(|| format!("`{text}` is not a number; write one, or one for each channel, as in 123.7,116.3,103.5"))
+}
 
 fn parse_scale(text: &str) -> Result<f32, String> {
     match text.trim().parse::<f32>() {

@@ -7,7 +7,7 @@ use anabranch::session::{Inputs, Session, ValueInfo};
 use anabranch::{Kind, Part, did_you_mean};
 use anabranch_kernels::{Tensor, TensorSpec};
 use anabranch_placement::quoted::Name;
-use anabranch_report::tensors::picture::{Prepared, Target, is_image};
+use anabranch_report::tensors::picture::{Prepared, Preprocessing, Target, is_image};
 use anabranch_report::tensors::{self, Form, Label, Role};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -154,13 +154,41 @@ fn image_files(args: &ModelArgs, session: &Session) -> Result<Vec<(String, Vec<P
 /// Returns how the images of the only input of images are prepared; none if several inputs have images.
 pub(super) fn images_of(args: &ModelArgs, session: &Session) -> Result<Vec<Prepared>, CliError> {
     match &image_files(args, session)?[..] {
-        [(name, files)] => Ok(read_images(args, name, files, session, &Inputs::default())?.1),
+        [(name, files)] => prepared(args, name, files, session),
         _ => Ok(Vec::new()),
     }
 }
 
+/// Returns how images of an input are prepared. Reads their sizes alone.
+pub(super) fn prepared(
+    args: &ModelArgs,
+    name: &str,
+    files: &[PathBuf],
+    session: &Session,
+) -> Result<Vec<Prepared>, CliError> {
+    let preprocessing = args.images.preprocessing()?;
+    target(args, name, &files[0], session, &preprocessing)?.prepared(files).map_err(CliError::input)
+}
+
+/// Returns the images that an input takes. `file` is the first of them.
+fn target<'p>(
+    args: &ModelArgs,
+    name: &str,
+    file: &Path,
+    session: &Session,
+    preprocessing: &'p Preprocessing,
+) -> Result<Target<'p>, CliError> {
+    let target = || {
+        let info = known(session, name)?;
+        let dims = info.dims().ok_or("the model does not state its number of dimensions")?;
+        let dtype = info.dtype().ok_or("the model does not state its type")?;
+        Target::of(dtype, &sizes_of(&args.dim, name, dims), preprocessing)
+    };
+    target().map_err(|reason: String| CliError::in_file(file, reason))
+}
+
 /// Reads images, the rows of one input, beside the inputs that are `held`.
-fn read_images(
+pub(super) fn read_images(
     args: &ModelArgs,
     name: &str,
     files: &[PathBuf],
@@ -168,13 +196,7 @@ fn read_images(
     held: &Inputs,
 ) -> Result<(Tensor, Vec<Prepared>), CliError> {
     let preprocessing = args.images.preprocessing()?;
-    let target = || {
-        let info = known(session, name)?;
-        let dims = info.dims().ok_or("the model does not state its number of dimensions")?;
-        let dtype = info.dtype().ok_or("the model does not state its type")?;
-        Target::of(dtype, &sizes_of(&args.dim, name, dims), &preprocessing)
-    };
-    let target = target().map_err(|reason: String| CliError::in_file(&files[0], reason))?;
+    let target = target(args, name, &files[0], session, &preprocessing)?;
     let read = target.read(files, |spec| {
         fits(session, name, spec)?;
         check_host_memory(session, held.specs().chain([(name, spec)]))

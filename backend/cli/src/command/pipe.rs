@@ -52,9 +52,9 @@ pub(crate) struct PipeCommand {
     model: Option<PathBuf>,
     /// Read samples from these files, or all from one FILE.npz
     ///
-    /// For a model with one input: 'FRAMES/*.npy'. Otherwise 'SETS/*.npz', with members named like the inputs. Each
-    /// file is one sample, in the order of the names. One FILE.npz holds all samples along the leading axes of its
-    /// arrays.
+    /// For a model with one input: 'FRAMES/*.npy', or images, 'PHOTOS/*.jpg'. Otherwise 'SETS/*.npz', with members
+    /// named like the inputs. Each file is one sample, in the order of the names. One FILE.npz holds all samples along
+    /// the leading axes of its arrays.
     #[arg(long, value_name = "FILES", num_args = 1.., required_unless_present = "random", conflicts_with = "random")]
     inputs: Vec<String>,
     /// Run this many samples of random elements
@@ -72,6 +72,8 @@ pub(crate) struct PipeCommand {
     /// Set a dimension, as in length=64 or 'x[1]=64'; may be repeated
     #[arg(long, value_name = "NAME=N", value_parser = parse_dimension)]
     dim: Vec<(String, usize)>,
+    #[command(flatten)]
+    images: ImageArgs,
     #[command(flatten)]
     fuse: FuseArgs,
     #[command(flatten)]
@@ -301,7 +303,7 @@ impl PipeCommand {
         ModelArgs {
             model,
             input,
-            images: ImageArgs::default(),
+            images: self.images.clone(),
             random: None,
             dim,
             cached: None,

@@ -3,8 +3,9 @@
 use super::args::{ModelArgs, refuse_given};
 use super::files::file_of;
 use super::inputs::images_of;
-use super::{CliError, read_file, write_file};
+use super::{CliError, write_file};
 use anabranch::session::{Outputs, Session};
+use anabranch_report::tensors::picture::{Prepared, embeddable};
 use anabranch_report::vision::{Labels, Seen, Show, picture, seen};
 use clap::Args;
 use std::path::PathBuf;
@@ -59,15 +60,18 @@ impl VisionArgs {
     pub(crate) fn draw(&self, session: &Session, model: &ModelArgs, seen: Option<&Seen>) -> Result<(), CliError> {
         let Some((path, seen)) = self.picture.as_ref().zip(seen) else { return Ok(()) };
         let images = images_of(model, session)?;
-        let files = images.iter().map(|image| read_file(&image.file)).collect::<Result<Vec<_>, _>>()?;
+        let read = |image: &Prepared| embeddable(&image.file).map_err(|reason| CliError::in_file(&image.file, reason));
+        let files = images.iter().map(read).collect::<Result<Vec<_>, _>>()?;
         write_file(path, picture(seen, &images, &files))
     }
 
-    /// Refuses a picture without an image, before anything is run.
+    /// Refuses what cannot be shown, before anything is run.
     pub(crate) fn check(&self, model: &ModelArgs) -> Result<(), CliError> {
-        let why = "it is drawn over the image that an --input names (.png, .jpg)";
-        let is_without = self.picture.is_some() && !model.has_images();
-        refuse_given(&[(is_without, "--picture", why)], "these inputs")
+        let why = "it is drawn over the images of one input, which --input names (.png, .jpg)";
+        let is_without = self.picture.is_some() && model.image_inputs() != 1;
+        refuse_given(&[(is_without, "--picture", why)], "these inputs")?;
+        let is_unused = self.threshold.is_some() && self.show != Some(Show::Boxes);
+        refuse_given(&[(is_unused, "--threshold", "it is for --show boxes")], "this --show")
     }
 
     pub(crate) fn is_asked(&self) -> bool {

@@ -301,7 +301,7 @@ fn what_a_vision_model_sees_is_shown_and_drawn() {
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{told}");
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    let shown = report["shown"].as_array().expect("a list");
+    let shown = report["shown"]["top"].as_array().expect("a list");
     let found: Vec<_> = shown.iter().map(|one| (&one["image"], one["label"].as_str())).collect();
     assert_eq!(found, [(&0.into(), Some("green")), (&1.into(), Some("red"))], "blue comes first");
     assert!(told.contains("a.png: 8 × 8 → 4 × 2 pixels, scaled to cover, and cropped around the centre; x / 255"));
@@ -313,7 +313,7 @@ fn what_a_vision_model_sees_is_shown_and_drawn() {
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(2) && told.contains("--show: boxes need") && told.contains("colours [2, 3"));
     assert!(String::from_utf8_lossy(&output.stdout).contains("colours"));
-    command.refuses(&run[..7], &["2 images at once, but 1 are given", "repeat --input"]);
+    command.refuses(&run[..7], &["2 images at once, but 1 is given", "repeat --input"]);
     for (options, said) in [
         (&["--show", "faces"][..], "top5"),
         (&["--show", "boxes", "--threshold", "2"], "from 0 to 1"),
@@ -322,12 +322,35 @@ fn what_a_vision_model_sees_is_shown_and_drawn() {
         (&["--image-mean", "1", "--image-norm", "unit"], "--image-norm cannot be used"),
         (&["--image-scale", "0"], "cannot be 0"),
         (&["--image-size", "4"], "HEIGHTxWIDTH"),
+        (&["--image-mean", "nan"], "not a number"),
+        (&["--show", "top5", "--threshold", "0.5"], "--threshold cannot be used"),
         (&["--image-size", "4x4"], "differs from the model's size"),
     ] {
         command.refuses(&[&run[..], options].concat(), &[said]);
     }
     let drawn = ["run", "m.onnx", "--no-gpu", "--random", "1", "--show", "top5", "--picture", "seen.svg"];
     command.refuses(&drawn, &["--picture cannot be used", "--input"]);
+    let random = ["run", "m.onnx", "--no-gpu", "--random", "1", "--image-fit", "stretch"];
+    command.refuses(&random, &["--image-fit cannot be used", "no --input is an image"]);
+    // In a pipeline each image is a sample.
+    let one = GraphProto {
+        node: vec![NodeProto::of("GlobalAveragePool", &["image"], &["colours"])],
+        input: vec![ValueInfoProto::f32s("image", &[1, 3, 2, 2])],
+        output: vec![ValueInfoProto::f32s("colours", &[1, 3, 1, 1])],
+        ..GraphProto::default()
+    };
+    fs::write(command.path("one.onnx"), ModelProto::of(one, 17).to_bytes()).expect("writable");
+    let pipe = ["pipe", "one.onnx", "--no-gpu", "--image-norm", "none", "--inputs", "a.png", "b.png", "-o", "results"];
+    command.text(&pipe);
+    let red =
+        |name: &str| read_npz(&command.path(name)).expect("readable")["colours"].elements::<f32>().expect("f32")[0];
+    assert_eq!((red("results/a.npz"), red("results/b.npz")), (9.0, 0.0));
+    let again = [&["pipe", "one.onnx", "--no-gpu", "--image-norm", "unit"], &pipe[5..], &["--resume"]].concat();
+    command.refuses(&again, &["another --input, --dim, --image-"]);
+    command.refuses(
+        &["pipe", "one.onnx", "--no-gpu", "--image-norm", "unit", "--random", "2"],
+        &["--image-norm cannot be used"],
+    );
 }
 
 #[test]

@@ -20,7 +20,11 @@ const MOST_RELATIVE: f32 = 1.5;
 
 const FORMS: &str = "boxes need an output of images × boxes × 6 (x1, y1, x2, y2, score, class), of boxes × 7 (image, \
     x1, y1, x2, y2, class, score), of images × (4 + classes) × boxes or images × boxes × (5 + classes) with centres \
-    and sizes, as of YOLO, or outputs for boxes (… × 4), scores and classes";
+    and sizes, as of YOLO, or outputs for boxes (… × 4), scores and classes; scores are from 0 to 1, and --labels has a \
+    line for each class";
+
+/// Greatest score, as far as rounding goes.
+const MOST_SCORE: f32 = 1.001;
 
 /// An object in an image.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -33,9 +37,31 @@ pub struct Object {
     pub label: Option<String>,
     /// Score, at most 1.
     pub score: f32,
-    /// Left, top, right and bottom in pixels of the image.
+    /// Left, top, right and bottom.
     #[serde(rename = "box")]
     pub edges: [f32; 4],
+    /// Unit of the edges.
+    pub unit: Unit,
+}
+
+/// Unit of the edges of boxes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// Pixels of the image.
+    ImagePixel,
+    /// Rows and columns of the model's input, if the image is not known.
+    InputPixel,
+    /// Height and width of the model's input, if the image is not known.
+    InputSize,
+}
+
+/// Boxes of outputs in one of the known forms.
+struct Read {
+    form: &'static str,
+    all: Vec<Candidate>,
+    /// Whether the model has chosen among overlapping boxes.
+    is_chosen: bool,
 }
 
 /// A box before it is chosen.
@@ -47,43 +73,60 @@ struct Candidate {
     edges: [f32; 4],
 }
 
-/// Returns the objects of all images, those with the highest score first.
+/// Returns the objects of all images, those with the highest score first, and the form of the outputs.
 pub(super) fn objects(
     outputs: &[Numbers<'_>],
     threshold: f32,
     labels: &Labels,
     images: &[Prepared],
-) -> Result<Vec<Object>, String> {
-    let (all, is_chosen) = outputs
+) -> Result<(Vec<Object>, &'static str), String> {
+    let read = outputs
         .iter()
         .find_map(ended)
         .or_else(|| separate(outputs))
-        .map(|all| (all, true))
-        .or_else(|| outputs.iter().find_map(raw).map(|all| (all, false)))
-        .or_else(|| scored(outputs).map(|all| (all, false)))
+        .or_else(|| scored(outputs))
+        .or_else(|| outputs.iter().find_map(|output| raw(output, outputs, labels)))
+        .filter(|read| read.all.iter().all(|found| found.score <= MOST_SCORE))
         .ok_or(FORMS)?;
-    let is_relative = all.iter().all(|found| found.edges.iter().all(|edge| edge.abs() <= MOST_RELATIVE));
-    let mut rest: Vec<_> = all.into_iter().filter(|found| found.score >= threshold).collect();
+    let is_finite = |found: &Candidate| found.edges.iter().all(|edge| edge.is_finite());
+    let mut rest: Vec<_> = read
+        .all
+        .into_iter()
+        .filter(|found| found.score >= threshold && found.score > 0.0 && is_finite(found))
+        .collect();
+    let is_relative = rest.iter().all(|found| found.edges.iter().all(|edge| edge.abs() <= MOST_RELATIVE));
     rest.sort_by(|one, other| one.image.cmp(&other.image).then(other.score.total_cmp(&one.score)));
     let mut kept: Vec<Candidate> = Vec::new();
     for of_image in rest.chunk_by(|one, other| one.image == other.image) {
+        if read.is_chosen {
+            kept.extend(of_image);
+            continue;
+        }
         let mut own: Vec<Candidate> = Vec::new();
         for found in of_image.iter().take(MOST_COMPARED) {
             let covers = |other: &Candidate| other.class == found.class && overlap(other, found) > MOST_OVERLAP;
-            if own.len() < MOST_OBJECTS && (is_chosen || !own.iter().any(covers)) {
+            if own.len() < MOST_OBJECTS && !own.iter().any(covers) {
                 own.push(*found);
             }
         }
         kept.extend(own);
     }
-    let object = |found: Candidate| Object {
-        image: found.image,
-        class: found.class,
-        label: labels.name(found.class).map(str::to_owned),
-        score: found.score,
-        edges: placed(found.edges, is_relative, images.get(found.image)),
+    let object = |found: Candidate| {
+        let image = images.get(found.image);
+        Object {
+            image: found.image,
+            class: found.class,
+            label: labels.name(found.class).map(str::to_owned),
+            score: found.score,
+            edges: placed(found.edges, is_relative, image),
+            unit: match image {
+                Some(_) => Unit::ImagePixel,
+                None if is_relative => Unit::InputSize,
+                None => Unit::InputPixel,
+            },
+        }
     };
-    Ok(kept.into_iter().map(object).collect())
+    Ok((kept.into_iter().map(object).collect(), read.form))
 }
 
 /// Returns the box in pixels of its image, within it.
@@ -105,16 +148,18 @@ fn overlap(one: &Candidate, other: &Candidate) -> f32 {
     if union > 0.0 { both / union } else { 0.0 }
 }
 
-/// Returns the boxes of a model that has chosen them itself: rows of six or seven numbers.
-fn ended(output: &Numbers<'_>) -> Option<Vec<Candidate>> {
-    let (rows, width) = match *output.dims {
-        [rows, width @ (6 | 7)] => (rows, width),
-        [_, rows, width @ 6] => (rows, width),
+/// Returns the boxes of a model that has chosen them itself: rows of six or seven numbers. Rows of a negative class
+/// fill the output.
+fn ended(output: &Numbers<'_>) -> Option<Read> {
+    let (rows, width, form) = match *output.dims {
+        [rows, 6] | [_, rows, 6] => (rows, 6, "x1, y1, x2, y2, score, class"),
+        [rows, 7] => (rows, 7, "image, x1, y1, x2, y2, class, score"),
         _ => return None,
     };
+    let has_images = output.dims.len() == 3;
     let candidate = |(at, row): (usize, &[f32])| match *row {
         [left, top, right, bottom, score, class] => {
-            let image = at.checked_div(rows).filter(|_| output.dims.len() == 3).unwrap_or(0);
+            let image = at.checked_div(rows).filter(|_| has_images).unwrap_or(0);
             Some(Candidate { image, class: class_of(class)?, score, edges: [left, top, right, bottom] })
         }
         [image, left, top, right, bottom, class, score] => {
@@ -123,72 +168,103 @@ fn ended(output: &Numbers<'_>) -> Option<Vec<Candidate>> {
         }
         _ => None,
     };
-    output.values.chunks_exact(width).enumerate().map(candidate).collect()
+    let is_filling = |row: &[f32]| if width == 6 { row[5] < 0.0 } else { row[0] < 0.0 || row[5] < 0.0 };
+    let rows = output.values.chunks_exact(width).enumerate().filter(|(_, row)| !is_filling(row));
+    Some(Read { form, all: rows.map(candidate).collect::<Option<_>>()?, is_chosen: true })
 }
 
 /// Returns the boxes, scores and classes of three outputs.
-fn separate(outputs: &[Numbers<'_>]) -> Option<Vec<Candidate>> {
+fn separate(outputs: &[Numbers<'_>]) -> Option<Read> {
     let edges = edges(outputs)?;
-    let each = |output: &&Numbers<'_>| output.dims == &edges.dims[..edges.dims.len() - 1];
-    let scores = outputs.iter().filter(each).find(|output| !output.is_whole)?;
-    let classes = outputs.iter().filter(each).find(|output| output.name != scores.name)?;
-    let rows = *edges.dims.get(edges.dims.len() - 2)?;
-    let image = |at: usize| at.checked_div(rows).filter(|_| edges.dims.len() == 3).unwrap_or(0);
+    let each = || outputs.iter().filter(|output| output.dims == &edges.dims[..edges.dims.len() - 1]);
+    let are_classes = |output: &Numbers<'_>| output.values.iter().all(|value| class_of(*value).is_some());
+    let classes = each().find(|output| output.is_whole).or_else(|| each().find(|output| are_classes(output)))?;
+    let scores = each().find(|output| output.name != classes.name)?;
     let all = edges.values.chunks_exact(4).zip(&scores.values).zip(&classes.values).enumerate();
-    all.map(|(at, ((edges, score), class))| {
-        Some(Candidate { image: image(at), class: class_of(*class)?, score: *score, edges: edges.try_into().ok()? })
-    })
-    .collect()
+    let all = all.map(|(at, ((corners, score), class))| {
+        let image = edges.image(at)?;
+        Some(Candidate { image, class: class_of(*class)?, score: *score, edges: corners.try_into().ok()? })
+    });
+    Some(Read { form: "boxes, scores and classes", all: all.collect::<Option<_>>()?, is_chosen: true })
 }
 
 /// Returns the boxes of two outputs: boxes, and a score for each class, of which class 0 is the background.
-fn scored(outputs: &[Numbers<'_>]) -> Option<Vec<Candidate>> {
+fn scored(outputs: &[Numbers<'_>]) -> Option<Read> {
     let edges = edges(outputs)?;
-    let (rank, rows) = (edges.dims.len(), *edges.dims.get(edges.dims.len() - 2)?);
+    let last = edges.dims.len() - 1;
     let each = |output: &&Numbers<'_>| {
-        output.dims.len() == rank && output.name != edges.name && output.dims[..rank - 1] == edges.dims[..rank - 1]
+        output.dims.len() == last + 1 && output.name != edges.name && output.dims[..last] == edges.dims[..last]
     };
     let scores = outputs.iter().find(each)?;
     let classes = *scores.dims.last().filter(|classes| **classes > 1)?;
-    let image = |at: usize| at.checked_div(rows).filter(|_| rank == 3).unwrap_or(0);
     let all = edges.values.chunks_exact(4).zip(scores.values.chunks_exact(classes)).enumerate();
-    let best = all.map(|(at, (edges, scores))| {
+    let best = all.map(|(at, (corners, scores))| {
         let (class, score) = most(&scores[1..])?;
-        Some(Candidate { image: image(at), class: class + 1, score, edges: edges.try_into().ok()? })
+        Some(Candidate { image: edges.image(at)?, class: class + 1, score, edges: corners.try_into().ok()? })
     });
-    best.collect()
+    let form = "boxes, and scores of classes of which 0 is the background";
+    Some(Read { form, all: best.collect::<Option<_>>()?, is_chosen: false })
 }
 
-/// Returns the output of boxes alone.
+/// Returns the output of boxes alone; `None` if several could be it.
 fn edges<'a, 'o>(outputs: &'a [Numbers<'o>]) -> Option<&'a Numbers<'o>> {
-    outputs.iter().find(|output| matches!(*output.dims, [_, 4] | [_, _, 4]) && !output.is_whole)
+    let mut all = outputs.iter().filter(|output| matches!(*output.dims, [_, 4] | [_, _, 4]) && !output.is_whole);
+    all.next().filter(|_| all.next().is_none())
 }
 
-/// Returns the boxes of YOLO's outputs, of which many overlap.
-fn raw(output: &Numbers<'_>) -> Option<Vec<Candidate>> {
+impl Numbers<'_> {
+    /// Returns the image of a row of boxes.
+    fn image(&self, row: usize) -> Option<usize> {
+        match *self.dims {
+            [_, rows, _] => row.checked_div(rows),
+            _ => Some(0),
+        }
+    }
+}
+
+/// Returns the boxes of YOLO's outputs, of which many overlap. Coefficients of masks, for which there is an output of
+/// four dimensions, follow the scores.
+fn raw(output: &Numbers<'_>, outputs: &[Numbers<'_>], labels: &Labels) -> Option<Read> {
     let [images, a, b] = *output.dims else { return None };
-    if output.is_whole || images == 0 || a.min(b) < 5 {
+    let masks = outputs.iter().find_map(|output| if let [_, masks, _, _] = *output.dims { Some(masks) } else { None });
+    let masks = masks.unwrap_or(0);
+    if output.is_whole || edges(outputs).is_some() {
         return None;
     }
-    // Boxes are more than the numbers of each. Where these come first, there is no score of any object.
-    let (boxes, width, across) = if a < b { (b, a, true) } else { (a, b, false) };
-    let (scores, has_object) = if across { (4, false) } else { (5, true) };
-    if width <= scores {
-        return None;
-    }
+    // The numbers of a box are fewer than the boxes, or as many as the labels say.
+    let fits = |width: usize, before: usize, boxes: usize| {
+        let classes = width.checked_sub(before + masks).filter(|classes| *classes > 0)?;
+        if labels.is_empty() {
+            (2 * width <= boxes).then_some(classes)
+        } else {
+            Some(classes).filter(|c| labels.has(*c))
+        }
+    };
+    let (boxes, width, across, classes) = match (fits(a, 4, b), fits(b, 5, a)) {
+        (Some(classes), None) => (b, a, true, classes),
+        (None, Some(classes)) => (a, b, false, classes),
+        _ => return None,
+    };
+    let first = if across { 4 } else { 5 };
     let value = |image: usize, at: usize, part: usize| {
         let place = if across { part * boxes + at } else { at * width + part };
         output.values[image * boxes * width + place]
     };
     let all = (0..images).flat_map(|image| (0..boxes).map(move |at| (image, at)));
-    all.map(|(image, at)| {
-        let scores: Vec<f32> = (scores..width).map(|part| value(image, at, part)).collect();
+    let mut scores = vec![0.0; classes];
+    let all = all.map(|(image, at)| {
+        scores.iter_mut().enumerate().for_each(|(class, score)| *score = value(image, at, first + class));
         let (class, score) = most(&scores)?;
-        let score = score * if has_object { value(image, at, 4) } else { 1.0 };
+        let score = score * if across { 1.0 } else { value(image, at, 4) };
         let [x, y, w, h] = [0, 1, 2, 3].map(|part| value(image, at, part));
         Some(Candidate { image, class, score, edges: [x - w / 2.0, y - h / 2.0, x + w / 2.0, y + h / 2.0] })
-    })
-    .collect()
+    });
+    let form = if across {
+        "centre x, centre y, width, height, scores of classes"
+    } else {
+        "centre x, centre y, width, height, score of an object, scores of classes"
+    };
+    Some(Read { form, all: all.collect::<Option<_>>()?, is_chosen: false })
 }
 
 /// Returns the greatest value and its place.
@@ -197,10 +273,10 @@ fn most(values: &[f32]) -> Option<(usize, f32)> {
 }
 
 pub(super) fn text(objects: &[Object]) -> String {
-    let mut lines = Table::new(">image | label | >score | >left | >top | >right | >bottom");
-    for Object { image, class, label, score, edges } in objects {
+    let mut lines = Table::new(">image | >score | >left | >top | >right | >bottom | label");
+    for Object { image, class, label, score, edges, .. } in objects {
         let [left, top, right, bottom] = edges.map(|edge| format!("{edge:.1}"));
-        lines.row([image.to_string(), named(*class, label), format!("{score:.3}"), left, top, right, bottom]);
+        lines.row([image.to_string(), format!("{score:.3}"), left, top, right, bottom, named(*class, label)]);
     }
     table(lines, objects.len(), "no objects above the threshold")
 }

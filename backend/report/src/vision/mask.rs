@@ -2,11 +2,12 @@
 
 use super::{Labels, Numbers, class_of, named, table};
 use crate::table::Table;
+use crate::tensors::picture::Prepared;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-const FORMS: &str = "a mask needs an output of images × classes × height × width, or classes as whole numbers of \
-    images × height × width";
+const FORMS: &str = "a mask needs an output of images × classes × height × width, of images × height × width × classes, \
+    or whole numbers of images × height × width";
 
 /// Classes of an image's pixels, as the model has them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -35,45 +36,69 @@ pub struct Share {
     pub share: f64,
 }
 
-/// Returns the masks of all images from the first output that has them.
-pub(super) fn masks(outputs: &[Numbers<'_>], labels: &Labels) -> Result<Vec<Mask>, String> {
-    let of = |output: &Numbers<'_>| -> Option<Vec<Mask>> {
-        let (classes, size) = match *output.dims {
-            [_, classes, height, width] => (classes, [height, width]),
-            [_, height, width] if output.is_whole => (1, [height, width]),
+/// Returns the masks of all images from the first output that has them, and the output's form.
+pub(super) fn masks(
+    outputs: &[Numbers<'_>],
+    labels: &Labels,
+    images: &[Prepared],
+) -> Result<(Vec<Mask>, &'static str), String> {
+    let of = |output: &Numbers<'_>| -> Option<(Vec<Mask>, &'static str)> {
+        let (classes, size, is_last) = match *output.dims {
+            [_, a, b, c] if is_last([a, b, c], images) => (c, [a, b], true),
+            [_, classes, height, width] => (classes, [height, width], false),
+            [_, height, width] if output.is_whole => (1, [height, width], false),
             _ => return None,
         };
         let area = size[0].checked_mul(size[1]).filter(|area| *area > 0 && classes > 0)?;
-        let images = output.values.chunks_exact(classes * area).enumerate();
-        images
-            .map(|(image, values)| {
-                let pixels = pixels(values, area, output.is_whole)?;
-                Some(Mask { output: output.name.to_owned(), image, size, classes: shares(&pixels, labels), pixels })
-            })
-            .collect()
+        let form = match (output.is_whole, is_last) {
+            (true, _) => "images × height × width of classes",
+            (_, false) => "images × classes × height × width",
+            (_, true) => "images × height × width × classes",
+        };
+        let mask = |(image, values): (usize, &[f32])| {
+            let pixels = pixels(values, classes, is_last, output.is_whole)?;
+            Some(Mask { output: output.name.to_owned(), image, size, classes: shares(&pixels, labels), pixels })
+        };
+        let masks = output.values.chunks_exact(classes * area).enumerate().map(mask).collect::<Option<Vec<_>>>()?;
+        Some((masks, form)).filter(|(masks, _)| !masks.is_empty())
     };
-    outputs.iter().find_map(of).filter(|masks| !masks.is_empty()).ok_or(FORMS.into())
+    outputs.iter().find_map(of).ok_or(FORMS.into())
+}
+
+/// Whether the classes are the last of three axes: they are the fewest, and the others have the proportions of the
+/// image in the model, as far as it is known.
+fn is_last([a, b, c]: [usize; 3], images: &[Prepared]) -> bool {
+    let is_like = |rows: usize, columns: usize| {
+        images.first().is_none_or(|image| {
+            let [down, across] = [0, 1].map(|axis| image.axes[axis].count);
+            // A part of a pixel is rounded.
+            rows.saturating_mul(across).abs_diff(columns.saturating_mul(down)) <= across + down
+        })
+    };
+    let (first, last) = (is_like(b, c), is_like(a, b));
+    if first == last { c < a && c < b } else { last }
 }
 
 /// Returns the class of each pixel: the number itself, the greatest score, or whether one score is above its middle.
-fn pixels(values: &[f32], area: usize, is_whole: bool) -> Option<Vec<usize>> {
-    if values.len() == area && is_whole {
-        return values.iter().map(|value| class_of(*value)).collect();
-    }
-    if values.len() == area {
-        // Probabilities, or their logarithmic odds.
-        let middle = if values.iter().all(|value| (0.0..=1.0).contains(value)) { 0.5 } else { 0.0 };
-        return Some(values.iter().map(|value| usize::from(*value > middle)).collect());
-    }
-    let mut best: Vec<(usize, f32)> = values[..area].iter().map(|value| (0, *value)).collect();
-    for (class, plane) in values.chunks_exact(area).enumerate().skip(1) {
-        for (best, value) in best.iter_mut().zip(plane) {
-            if *value > best.1 {
-                *best = (class, *value);
-            }
+fn pixels(values: &[f32], classes: usize, is_last: bool, is_whole: bool) -> Option<Vec<usize>> {
+    match (classes, is_whole) {
+        (1, true) => values.iter().map(|value| class_of(*value)).collect(),
+        (_, true) => None,
+        (1, false) => {
+            // Probabilities, or their logarithmic odds.
+            let middle = if values.iter().all(|value| (0.0..=1.0).contains(value)) { 0.5 } else { 0.0 };
+            Some(values.iter().map(|value| usize::from(*value > middle)).collect())
+        }
+        (classes, false) => {
+            let area = values.len() / classes;
+            let (pixel, class) = if is_last { (classes, 1) } else { (1, area) };
+            let best = |at: usize| {
+                let score = |number: &usize| values[at * pixel + number * class];
+                (1..classes).fold(0, |best, other| if score(&other) > score(&best) { other } else { best })
+            };
+            Some((0..area).map(best).collect())
         }
     }
-    Some(best.into_iter().map(|(class, _)| class).collect())
 }
 
 fn shares(pixels: &[usize], labels: &Labels) -> Vec<Share> {
@@ -90,11 +115,11 @@ fn shares(pixels: &[usize], labels: &Labels) -> Vec<Share> {
 }
 
 pub(super) fn text(masks: &[Mask]) -> String {
-    let mut lines = Table::new("output | >image | >class | label | >pixels");
+    let mut lines = Table::new("output | >image | >class | >pixels | label");
     for mask in masks {
         for Share { class, label, share } in &mask.classes {
             let percent = format!("{:.2} %", 100.0 * share);
-            lines.row([mask.output.clone(), mask.image.to_string(), class.to_string(), named(*class, label), percent]);
+            lines.row([mask.output.clone(), mask.image.to_string(), class.to_string(), percent, named(*class, label)]);
         }
     }
     table(lines, masks.len(), "no pixels")

@@ -11,9 +11,9 @@ use crate::table::Table;
 use crate::tensors::picture::Prepared;
 use anabranch::files;
 use anabranch_kernels::Tensor;
-pub use boxes::Object;
+pub use boxes::{Object, Unit};
 use half::{bf16, f16};
-pub use mask::Mask;
+pub use mask::{Mask, Share};
 use serde::Serialize;
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -42,10 +42,20 @@ pub enum Show {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Labels(Vec<String>);
 
-/// Contents of the outputs. Serializes as a list.
+/// Contents of the outputs, and the form in which they were read.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(untagged)]
-pub enum Seen {
+pub struct Seen {
+    /// Order of the numbers in the outputs.
+    pub form: &'static str,
+    /// The contents.
+    #[serde(flatten)]
+    pub contents: Contents,
+}
+
+/// Classes, objects or masks.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Contents {
     /// The most likely classes of each image.
     Top(Vec<Ranked>),
     /// The objects of each image.
@@ -91,14 +101,23 @@ impl Labels {
         if labels.is_empty() { Err("has no labels; write one in each line".into()) } else { Ok(Self(labels)) }
     }
 
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether there are labels for this many classes.
+    fn has(&self, classes: usize) -> bool {
+        self.0.len() == classes
+    }
+
     /// Returns the name of a class, if it has one.
     pub fn name(&self, class: usize) -> Option<&str> {
         self.0.get(class).map(String::as_str).filter(|name| !name.is_empty())
     }
 }
 
-/// Finds in the outputs what they are said to mean. Objects with a score below `threshold` are left out. Their boxes
-/// are in pixels of the image, if `images` has it, and else in elements of the model's input.
+/// Finds in the outputs what they are said to mean. Objects with a score below `threshold` are left out.
+/// Boxes are in pixels of their image, if `images` has it.
 ///
 /// # Errors
 /// If no output has the form for it. The error names the forms.
@@ -111,11 +130,15 @@ pub fn seen<'o>(
 ) -> Result<Seen, String> {
     let numbers: Vec<_> = outputs.filter_map(|(name, tensor)| Numbers::of(name, tensor)).collect();
     let seen = match show {
-        Show::Top(count) => top::ranked(&numbers, count.get(), labels).map(Seen::Top),
-        Show::Boxes => boxes::objects(&numbers, threshold, labels, images).map(Seen::Boxes),
-        Show::Mask => mask::masks(&numbers, labels).map(Seen::Mask),
+        Show::Top(count) => {
+            top::ranked(&numbers, count.get(), labels).map(|ranked| (Contents::Top(ranked), "images × classes"))
+        }
+        Show::Boxes => {
+            boxes::objects(&numbers, threshold, labels, images).map(|(objects, form)| (Contents::Boxes(objects), form))
+        }
+        Show::Mask => mask::masks(&numbers, labels, images).map(|(masks, form)| (Contents::Mask(masks), form)),
     };
-    seen.map_err(|forms| {
+    seen.map(|(contents, form)| Seen { form, contents }).map_err(|forms| {
         let found: Vec<_> = numbers.iter().map(|output| format!("{} {:?}", output.name, output.dims)).collect();
         let found = if found.is_empty() { "no numbers".into() } else { found.join(", ") };
         format!("{forms}; the outputs are {found}")
@@ -125,11 +148,12 @@ pub fn seen<'o>(
 impl Seen {
     /// Returns what is seen as a table.
     pub fn text(&self) -> String {
-        match self {
-            Self::Top(ranked) => top::text(ranked),
-            Self::Boxes(objects) => boxes::text(objects),
-            Self::Mask(masks) => mask::text(masks),
-        }
+        let table = match &self.contents {
+            Contents::Top(ranked) => top::text(ranked),
+            Contents::Boxes(objects) => boxes::text(objects),
+            Contents::Mask(masks) => mask::text(masks),
+        };
+        format!("outputs read as {}\n{table}", self.form)
     }
 }
 

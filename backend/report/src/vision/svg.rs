@@ -1,6 +1,6 @@
 //! Drawings of what a model sees over its images.
 
-use super::{Mask, Object, Seen, named};
+use super::{Contents, Mask, Object, Seen, named};
 use crate::chart::escaped;
 use crate::tensors::picture::Prepared;
 use std::fmt::Write;
@@ -31,18 +31,18 @@ pub fn picture(seen: &Seen, prepared: &[Prepared], files: &[Vec<u8>]) -> String 
         );
         // Lines and letters of the same size on small and large images.
         let unit = rows.max(columns) as f64 / 400.0;
-        match seen {
-            Seen::Top(ranked) => {
+        match &seen.contents {
+            Contents::Top(ranked) => {
                 let own = ranked.iter().filter(|ranked| ranked.image == number);
                 own.enumerate().for_each(|(line, ranked)| {
                     let text = format!("{} {:.1} %", named(ranked.class, &ranked.label), 100.0 * ranked.probability);
                     label(&mut svg, &text, [0.0, line as f64 * 16.0 * unit], unit, "#222");
                 });
             }
-            Seen::Boxes(objects) => {
+            Contents::Boxes(objects) => {
                 objects.iter().filter(|object| object.image == number).for_each(|object| draw(&mut svg, object, unit));
             }
-            Seen::Mask(masks) => {
+            Contents::Mask(masks) => {
                 masks.iter().filter(|mask| mask.image == number).for_each(|mask| colour(&mut svg, mask, image));
             }
         }
@@ -81,30 +81,35 @@ fn label(svg: &mut String, text: &str, [left, top]: [f64; 2], unit: f64, colour:
     );
 }
 
-/// Colours the pixels of a mask, in runs of each row.
+/// Colours the pixels of a mask, by a picture of its own that is stretched over the image.
 fn colour(svg: &mut String, mask: &Mask, image: &Prepared) {
     let [height, width] = mask.size;
-    // The mask may be coarser than the model's input.
-    let [down, across] = [0, 1].map(|axis| image.axes[axis].count as f64 / mask.size[axis] as f64);
-    let place = |axis: usize, at: f64| image.axes[axis].to_image(at);
-    for (row, pixels) in mask.pixels.chunks_exact(width).enumerate().take(height) {
-        let (top, bottom) = (place(0, row as f64 * down), place(0, (row + 1) as f64 * down));
-        let mut begin = 0;
-        for run in pixels.chunk_by(|one, other| one == other) {
-            let (left, right) = (place(1, begin as f64 * across), place(1, (begin + run.len()) as f64 * across));
-            begin += run.len();
-            if run[0] != 0 {
-                _ = writeln!(
-                    svg,
-                    "<rect x=\"{left:.2}\" y=\"{top:.2}\" width=\"{:.2}\" height=\"{:.2}\" fill=\"{}\" \
-                     fill-opacity=\"0.5\"/>",
-                    right - left,
-                    bottom - top,
-                    COLORS[run[0] % COLORS.len()]
-                );
-            }
-        }
-    }
+    let ends = image.axes.map(|axis| (axis.to_image(0.0), axis.to_image(axis.count as f64)));
+    let [(top, bottom), (left, right)] = ends;
+    _ = writeln!(
+        svg,
+        "<image x=\"{left:.2}\" y=\"{top:.2}\" width=\"{:.2}\" height=\"{:.2}\" preserveAspectRatio=\"none\" \
+         opacity=\"0.5\" style=\"image-rendering:pixelated\" href=\"data:image/png;base64,{}\"/>",
+        right - left,
+        bottom - top,
+        base64(&indexed(&mask.pixels, width, height))
+    );
+}
+
+/// Returns a PNG file of the classes' colours. Class 0 is transparent.
+fn indexed(classes: &[usize], width: usize, height: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut encoder = png::Encoder::new(&mut bytes, width as u32, height as u32);
+    encoder.set_color(png::ColorType::Indexed);
+    let channel = |colour: &str, at: usize| u8::from_str_radix(&colour[at..at + 2], 16).unwrap_or(0);
+    let palette = COLORS.iter().flat_map(|colour| [1, 3, 5].map(|at| channel(colour, at)));
+    encoder.set_palette([0; 3].into_iter().chain(palette).collect::<Vec<u8>>());
+    encoder.set_trns(vec![0]);
+    let index = |class: &usize| if *class == 0 { 0 } else { 1 + (class % COLORS.len()) as u8 };
+    let pixels: Vec<u8> = classes.iter().map(index).collect();
+    // A vector takes all, and the sizes are those of a mask that is in memory.
+    _ = encoder.write_header().and_then(|mut writer| writer.write_image_data(&pixels));
+    bytes
 }
 
 /// Returns bytes in base 64 (RFC 4648).

@@ -18,9 +18,14 @@ fn see(show: &str, outputs: &[(&str, Tensor)]) -> Result<Seen, String> {
     seen(show.parse().expect("known"), outputs, &labels(), 0.25, &[])
 }
 
+/// Returns YOLO's numbers, of which each is a row over all boxes.
+fn across_of(at: &impl Fn(usize, usize, bool) -> f32, boxes: usize, classes: usize) -> impl Iterator<Item = f32> {
+    (0..4 + classes).flat_map(move |part| (0..boxes).map(move |number| at(part, number, false)))
+}
+
 fn objects(outputs: &[(&str, Tensor)]) -> Vec<(usize, usize, f32, [f32; 4])> {
-    match see("boxes", outputs).expect("boxes") {
-        Seen::Boxes(objects) => objects.iter().map(|o| (o.image, o.class, o.score, o.edges)).collect(),
+    match see("boxes", outputs).expect("boxes").contents {
+        Contents::Boxes(objects) => objects.iter().map(|o| (o.image, o.class, o.score, o.edges)).collect(),
         other => panic!("{other:?}"),
     }
 }
@@ -28,7 +33,8 @@ fn objects(outputs: &[(&str, Tensor)]) -> Vec<(usize, usize, f32, [f32; 4])> {
 #[test]
 fn the_highest_scores_have_names_and_probabilities() {
     let logits = tensor(&[2, 4], &[0.0f32, 2.0, 1.0, f32::NAN, 0.1, 0.2, 0.3, 0.4]);
-    let Seen::Top(ranked) = see("top2", &[("logits", logits)]).expect("scores") else { panic!("ranks") };
+    let seen = see("top2", &[("logits", logits)]).expect("scores");
+    let Contents::Top(ranked) = &seen.contents else { panic!("ranks") };
     let found: Vec<_> = ranked.iter().map(|r| (r.image, r.class, r.label.as_deref())).collect();
     assert_eq!(found, [(0, 1, Some("dog")), (0, 2, Some("cow")), (1, 3, None), (1, 2, Some("cow"))]);
     // Scores that are probabilities stay, others get their softmax.
@@ -37,7 +43,7 @@ fn the_highest_scores_have_names_and_probabilities() {
     assert!((ranked[2].probability - expected[1]).abs() < 1e-7, "{ranked:?}");
     assert_eq!(ranked[0].score, 2.0);
     assert!(see("top", &[("ids", tensor(&[1, 4], &[1i64, 2, 3, 4]))]).expect_err("numbers").contains("ids [1, 4]"));
-    assert!(Seen::Top(ranked).text().contains("class 3"));
+    assert!(seen.text().contains("class 3") && seen.text().contains("images × classes"));
 }
 
 #[test]
@@ -60,7 +66,7 @@ fn boxes_are_found_in_all_forms() {
     assert_eq!(objects(&two), [chosen], "class 0 is the background");
 
     // YOLO: two boxes that share most, one of another class, and others without a score.
-    let (boxes, classes) = (12, 3);
+    let (boxes, classes_of_yolo) = (12, 3);
     let at = |part: usize, number: usize, has_object: bool| match (number, part) {
         (0, _) => [20.0, 35.0, 20.0, 30.0][part.min(3)] * f32::from(u8::from(part < 4)),
         (1, _) => [21.0, 35.0, 20.0, 30.0][part.min(3)] * f32::from(u8::from(part < 4)),
@@ -75,20 +81,52 @@ fn boxes_are_found_in_all_forms() {
         _ => 0.0,
     };
     let expected = [chosen, (0, 2, 0.5, [11.0, 20.0, 31.0, 50.0])];
-    let across: Vec<f32> = (0..4 + classes).flat_map(|part| (0..boxes).map(move |n| at(part, n, false))).collect();
-    assert_eq!(objects(&[("v8", tensor(&[1, 4 + classes, boxes], &across))]), expected);
-    let along: Vec<f32> = (0..boxes).flat_map(|n| (0..5 + classes).map(move |part| at(part, n, true))).collect();
-    assert_eq!(objects(&[("v5", tensor(&[1, boxes, 5 + classes], &along))]), expected);
+    let across: Vec<f32> = across_of(&at, boxes, classes_of_yolo).collect();
+    assert_eq!(objects(&[("v8", tensor(&[1, 4 + classes_of_yolo, boxes], &across))]), expected);
+    let along: Vec<f32> =
+        (0..boxes).flat_map(|n| (0..5 + classes_of_yolo).map(move |part| at(part, n, true))).collect();
+    assert_eq!(objects(&[("v5", tensor(&[1, boxes, 5 + classes_of_yolo], &along))]), expected);
+
+    // SSD with as many classes as VOC is not YOLO, and rows that fill up the output are no boxes.
+    let classes = 21;
+    let score = |at: usize| if at == classes + 1 { 0.75f32 } else { 0.01 };
+    let ssd = [
+        ("scores", tensor(&[1, 30, classes], &(0..30 * classes).map(score).collect::<Vec<_>>())),
+        ("boxes", tensor(&[1, 30, 4], &[10.0f32, 20.0, 30.0, 50.0].repeat(30))),
+    ];
+    assert_eq!(objects(&ssd), [chosen]);
+    let filled = [10.0f32, 20.0, 30.0, 50.0, 0.75, 1.0, -1.0, -1.0, -1.0, -1.0, -1.0, -1.0];
+    assert_eq!(objects(&[("rows", tensor(&[1, 2, 6], &filled))]), [chosen]);
+    // Classes before scores, as floats.
+    let floats = [
+        ("boxes", tensor(&[1, 2, 4], &[10.0f32, 20.0, 30.0, 50.0, 0.0, 0.0, 0.0, 0.0])),
+        ("classes", tensor(&[1, 2], &[1.0f32, 0.0])),
+        ("scores", tensor(&[1, 2], &[0.75f32, 0.1])),
+    ];
+    assert_eq!(objects(&floats), [chosen]);
+    // Coefficients of masks follow the scores.
+    let with_masks: Vec<f32> =
+        across_of(&at, boxes, classes_of_yolo).chain(std::iter::repeat_n(9.0, 2 * boxes)).collect();
+    let segments = [
+        ("boxes", tensor(&[1, 4 + classes_of_yolo + 2, boxes], &with_masks)),
+        ("masks", tensor(&[1, 2, 2, 2], &[0.0f32; 8])),
+    ];
+    assert_eq!(objects(&segments), expected);
 
     let refused = see("boxes", &[("logits", tensor(&[1, 3], &[0.0f32; 3]))]).expect_err("no boxes");
+    // Scores above 1 are none, and other numbers of classes than labels are another form.
+    let poses: Vec<f32> = (0..9 * 40).map(|at| at as f32).collect();
+    assert!(see("boxes", &[("poses", tensor(&[1, 9, 40], &poses))]).is_err());
+    let other = tensor(&[1, 8, 40], &[0.5f32; 320]);
+    assert!(see("boxes", &[("four", other)]).expect_err("three labels").contains("--labels"));
     assert!(refused.contains("x1, y1, x2, y2") && refused.ends_with("the outputs are logits [1, 3]"), "{refused}");
 }
 
 #[test]
 fn masks_are_classes_of_pixels() {
     let scores = tensor(&[1, 2, 1, 3], &[0.0f32, 5.0, 1.0, 1.0, 2.0, 0.0]);
-    let mask = |outputs: &[(&str, Tensor)]| match see("mask", outputs).expect("a mask") {
-        Seen::Mask(masks) => masks[0].clone(),
+    let mask = |outputs: &[(&str, Tensor)]| match see("mask", outputs).expect("a mask").contents {
+        Contents::Mask(masks) => masks[0].clone(),
         other => panic!("{other:?}"),
     };
     let found = mask(&[("scores", scores)]);
@@ -98,6 +136,9 @@ fn masks_are_classes_of_pixels() {
     assert_eq!(mask(&[("ids", tensor(&[1, 1, 3], &[2i64, 0, 2]))]).pixels, [2, 0, 2]);
     assert_eq!(mask(&[("logits", tensor(&[1, 1, 1, 3], &[-1.0f32, 0.4, 3.0]))]).pixels, [0, 1, 1]);
     assert_eq!(mask(&[("shares", tensor(&[1, 1, 1, 3], &[0.1f32, 0.4, 0.9]))]).pixels, [0, 0, 1]);
+    let last = [0.0f32, 1.0, 1.0, 0.0, 0.0, 2.0, 3.0, 0.0, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0];
+    let found = mask(&[("last", tensor(&[1, 3, 3, 2], &last))]);
+    assert_eq!((&found.pixels, found.size), (&vec![1, 0, 1, 0, 1, 1, 1, 1, 1], [3, 3]));
     assert!(see("mask", &[("x", tensor(&[1, 3], &[0.0f32; 3]))]).is_err());
 }
 
@@ -117,17 +158,19 @@ fn what_is_seen_is_drawn_where_it_is_in_the_image() {
     let relative = tensor(&[1, 6], &[0.0f32, 0.0, 0.5, 1.0, 0.75, 1.0]);
     for output in [rows, relative] {
         let seen = seen(Show::Boxes, [("rows", &output)].into_iter(), &Labels::default(), 0.25, &prepared);
-        let Ok(Seen::Boxes(objects)) = &seen else { panic!("{seen:?}") };
-        assert_eq!(objects[0].edges, [10.0, 0.0, 20.0, 20.0]);
-        let svg = picture(&seen.expect("boxes"), &prepared, std::slice::from_ref(&bytes));
+        let seen = seen.expect("boxes");
+        let Contents::Boxes(objects) = &seen.contents else { panic!("{seen:?}") };
+        assert_eq!((objects[0].edges, objects[0].unit), ([10.0, 0.0, 20.0, 20.0], Unit::ImagePixel));
+        let svg = picture(&seen, &prepared, std::slice::from_ref(&bytes));
         assert!(svg.contains("<rect x=\"10.0\" y=\"0.0\" width=\"10.0\" height=\"20.0\""), "{svg}");
         assert!(svg.contains("data:image/png;base64,iVBORw0KGgo") && svg.contains("class 1 0.75"), "{svg}");
     }
     let ids = tensor(&[1, 2, 2], &[0i64, 1, 1, 1]);
     let seen = seen(Show::Mask, [("ids", &ids)].into_iter(), &Labels::default(), 0.25, &prepared).expect("a mask");
     let svg = picture(&seen, &prepared, &[bytes]);
-    assert!(svg.contains("<rect x=\"20.00\" y=\"0.00\" width=\"10.00\" height=\"10.00\""), "{svg}");
-    assert!(svg.contains("<rect x=\"10.00\" y=\"10.00\" width=\"20.00\" height=\"10.00\""), "{svg}");
+    // The mask covers the middle columns, with class 0 left open.
+    let place = "<image x=\"10.00\" y=\"0.00\" width=\"20.00\" height=\"20.00\"";
+    assert!(svg.contains(place) && svg.contains("iVBORw0KGgo"), "{svg}");
 }
 
 #[test]

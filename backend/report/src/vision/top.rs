@@ -60,15 +60,15 @@ fn probabilities(scores: &[f32]) -> Vec<f64> {
 }
 
 pub(super) fn text(ranked: &[Ranked]) -> String {
-    let mut lines = Table::new("output | >image | >class | label | >score | >probability");
+    let mut lines = Table::new("output | >image | >class | >score | >probability | label");
     for Ranked { output, image, class, label, score, probability } in ranked {
         lines.row([
             output.clone(),
             image.to_string(),
             class.to_string(),
-            named(*class, label),
             format!("{score:.4}"),
             format!("{:.2} %", 100.0 * probability),
+            named(*class, label),
         ]);
     }
     table(lines, ranked.len(), "no classes")

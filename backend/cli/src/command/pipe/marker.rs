@@ -8,6 +8,7 @@ use crate::command::{CliError, read_file, write_file};
 use anabranch::compiled::is_compiled;
 use anabranch::import::{Limits, data_files};
 use anabranch::lower::Rewrites;
+use anabranch_report::tensors::picture::Preprocessing;
 use serde::{Deserialize, Serialize};
 use std::fs::Metadata;
 use std::path::{Path, absolute};
@@ -47,6 +48,8 @@ impl Marker {
         let fuse = command.fuse.rewrites().filter(|fuse| *fuse != Rewrites::ALL);
         let names = |fuse: Rewrites| fuse.iter().map(|rewrite| rewrite.to_string()).collect::<Vec<_>>().join(",");
         let fuse = fuse.map(|fuse| Ok(format!("fused: {}", names(fuse))));
+        let images = command.images.preprocessing()?;
+        let images = (images != Preprocessing::default()).then(|| Ok(format!("images: {images:?}")));
         let given = command.input.iter().map(|input| match named(input) {
             (Some(name), path) => Ok(format!("{name}={}", state(path)?)),
             (None, path) => state(path),
@@ -57,7 +60,7 @@ impl Marker {
             batch: command.batch.get(),
             seed: command.random.map(|_| command.seed),
             count: source.is_numbered().then(|| source.count()),
-            common: given.chain(dims).chain(fuse).collect::<Result<_, CliError>>()?,
+            common: given.chain(dims).chain(fuse).chain(images).collect::<Result<_, CliError>>()?,
         })
     }
 
@@ -104,7 +107,7 @@ impl Marker {
                 ("--batch", marker.batch.to_string()),
                 ("--seed", number(marker.seed)),
                 ("number of samples", number(marker.count)),
-                ("--input, --dim or --no-fuse", marker.common.join(" ")),
+                ("--input, --dim, --image-… or --no-fuse", marker.common.join(" ")),
             ]
         };
         let mut both = of(other).into_iter().zip(of(self));

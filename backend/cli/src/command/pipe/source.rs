@@ -2,12 +2,14 @@
 
 use super::PipeCommand;
 use crate::command::CliError;
-use crate::command::inputs::{check_host_memory, fits, own_name, read_inputs};
+use crate::command::args::ModelArgs;
+use crate::command::inputs::{check_host_memory, fits, own_name, prepared, read_images, read_inputs};
 use anabranch::import::Dim;
 use anabranch::planning::name_matches;
 use anabranch::session::{Inputs, Session, ValueInfo};
 use anabranch_kernels::{Buffer, Shape, Tensor, TensorSpec};
 use anabranch_report::npy::{npy_spec, read_npy_if, read_npz_if};
+use anabranch_report::tensors::picture::is_image;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
@@ -22,6 +24,8 @@ const MOST_RANDOM: u64 = 16;
 /// All data sets.
 pub(super) struct Source<'a> {
     session: &'a Session,
+    /// The model with its options, also those of images.
+    model: ModelArgs,
     /// Inputs that are equal in all data sets.
     common: Inputs,
     sets: Sets,
@@ -45,7 +49,8 @@ enum Sets {
 impl<'a> Source<'a> {
     /// Finds the data sets that the command names.
     pub(super) fn find(command: &PipeCommand, session: &'a Session) -> Result<Self, CliError> {
-        let common = read_inputs(&command.model(), None, session)?;
+        let model = command.model();
+        let common = read_inputs(&model, None, session)?;
         let batch = command.batch.get();
         let sets = match (command.random, &command.inputs[..]) {
             (Some(count), _) => {
@@ -61,11 +66,14 @@ impl<'a> Source<'a> {
             }
             (None, patterns) if batch == 1 => Sets::Files(files(patterns)?),
             (None, _) => {
-                let text = "--batch cuts one FILE.npz, or random elements; files of arrays are samples as they are";
+                let text =
+                    "--batch cuts one FILE.npz, or random elements; files of arrays and images are samples as they are";
                 return Err(CliError::input(text));
             }
         };
-        let source = Self { session, common, sets };
+        let source = Self { session, model, common, sets };
+        let has_images = matches!(&source.sets, Sets::Files(files) if files.iter().any(|file| is_image(file)));
+        source.model.images.check(has_images || source.model.has_images())?;
         if let Sets::Files(files) = &source.sets {
             files.iter().try_for_each(|file| source.check(file))?;
         }
@@ -77,6 +85,8 @@ impl<'a> Source<'a> {
     fn check(&self, path: &Path) -> Result<(), CliError> {
         if is_archive(path) {
             read_npz_if(path, |name, spec| self.wants(name, spec).map(|_| false))?;
+        } else if is_image(path) {
+            prepared(&self.model, self.only_input(path)?.name(), &[path.to_owned()], self.session)?;
         } else {
             let input = self.only_input(path)?;
             fits(self.session, input.name(), &npy_spec(path)?).map_err(|problem| CliError::in_file(path, problem))?;
@@ -151,6 +161,10 @@ impl<'a> Source<'a> {
             return Ok(inputs);
         }
         let input = self.only_input(path)?;
+        if is_image(path) {
+            let (tensor, _) = read_images(&self.model, input.name(), &[path.to_owned()], session, common)?;
+            return Ok(common.clone().tensor(input.name(), tensor));
+        }
         let tensor = read_npy_if(path, |spec| {
             fits(session, input.name(), spec)?;
             check_host_memory(session, common.specs().chain([(input.name(), spec)]))
@@ -174,7 +188,7 @@ impl<'a> Source<'a> {
         let [input] = missing[..] else {
             let names = missing.iter().map(|input| input.name()).collect::<Vec<_>>().join(", ");
             let text =
-                format!("a .npy file holds one array, but the model expects {names}; use .npz files, or --input");
+                format!("an array or image is one input, but the model expects {names}; use .npz files, or --input");
             return Err(CliError::in_file(path, text));
         };
         Ok(input)

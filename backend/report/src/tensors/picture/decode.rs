@@ -1,5 +1,6 @@
 //! PNG and JPEG files as samples of red, green and blue.
 
+use super::turn::Turn;
 use anabranch::files;
 use std::io::Cursor;
 use std::path::Path;
@@ -9,10 +10,13 @@ use zune_core::options::DecoderOptions;
 use zune_jpeg::JpegDecoder;
 
 /// Most bytes of an image file.
-const MOST_BYTES: u64 = 256 << 20;
+pub(super) const MOST_BYTES: u64 = 256 << 20;
+
+/// Most rows or columns of a JPEG file, by its format.
+const MOST_SIDE: usize = 65_535;
 
 /// Most pixels of an image: with four samples each they take 256 MiB in memory. The channel that is being scaled takes
-/// as much again.
+/// as much again, and so does a turned image while it is turned.
 pub(super) const MOST_PIXELS: usize = 64 << 20;
 
 /// A decoded image.
@@ -51,20 +55,67 @@ impl Picture {
 
     fn jpeg(bytes: Vec<u8>, wanted: impl FnOnce([usize; 2]) -> Result<(), String>) -> Result<Self, String> {
         let wrong = |error: zune_jpeg::errors::DecodeErrors| format!("is not a readable JPEG image: {error}");
-        let options = DecoderOptions::new_safe().jpeg_set_out_colorspace(ColorSpace::RGB);
+        let options = DecoderOptions::new_safe()
+            .jpeg_set_out_colorspace(ColorSpace::RGB)
+            .set_strict_mode(true)
+            .set_max_width(MOST_SIDE)
+            .set_max_height(MOST_SIDE);
         let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);
         decoder.decode_headers().map_err(wrong)?;
         let info = decoder.info().ok_or("is a JPEG image without a size")?;
         let (width, height) = (usize::from(info.width), usize::from(info.height));
         few_enough(width, height)?;
-        wanted([height, width])?;
+        let turn = decoder.exif().map_or(Turn::default(), |exif| Turn::of(exif));
+        wanted(turn.size([height, width]))?;
         let pixels = decoder.decode().map_err(wrong)?;
         let samples = pixels.len().checked_div(width * height).unwrap_or(0);
         if matches!(samples, 1 | 3) {
-            Ok(Self { width, height, samples, pixels })
+            Ok(Self { width, height, samples, pixels }.turned(turn))
         } else {
             Err("is not a colour image".into())
         }
+    }
+
+    /// Returns height and width of an image file, without decoding it.
+    pub(super) fn size(path: &Path) -> Result<[usize; 2], String> {
+        // The decoder is told to stop once the size is known.
+        let mut size = None;
+        let ended = Self::read(path, |own| {
+            size = Some(own);
+            Err(String::new())
+        });
+        size.ok_or_else(|| ended.map_or_else(|reason| reason, |_| "is an image without a size".into()))
+    }
+
+    /// Whether the file says that the image is shown turned or mirrored.
+    pub(super) fn is_turned(bytes: &[u8]) -> bool {
+        let mut decoder = JpegDecoder::new(ZCursor::new(bytes));
+        decoder.decode_headers().is_ok() && decoder.exif().is_some_and(|exif| Turn::of(exif) != Turn::default())
+    }
+
+    /// Returns the image as a PNG file.
+    pub(super) fn to_png(&self) -> Result<Vec<u8>, png::EncodingError> {
+        let mut bytes = Vec::new();
+        let mut encoder = png::Encoder::new(&mut bytes, self.width as u32, self.height as u32);
+        encoder.set_color(if self.samples == 1 { png::ColorType::Grayscale } else { png::ColorType::Rgb });
+        encoder.write_header()?.write_image_data(&self.pixels)?;
+        Ok(bytes)
+    }
+
+    fn turned(self, turn: Turn) -> Self {
+        if turn == Turn::default() {
+            return self;
+        }
+        let [height, width] = turn.size([self.height, self.width]);
+        let mut pixels = Vec::with_capacity(self.pixels.len());
+        for row in 0..height {
+            for column in 0..width {
+                let from = turn.source([row, column], [self.height, self.width]);
+                let at = (from[0] * self.width + from[1]) * self.samples;
+                pixels.extend_from_slice(&self.pixels[at..at + self.samples]);
+            }
+        }
+        Self { width, height, pixels, ..self }
     }
 
     /// Returns the image as `channels` channels. Grey is repeated, colours are weighted as in ITU-R BT.601, opacity is

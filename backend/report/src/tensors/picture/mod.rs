@@ -4,7 +4,10 @@ mod decode;
 mod resample;
 #[cfg(test)]
 mod tests;
+mod turn;
 
+use crate::text::count;
+use anabranch::files;
 use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
 use decode::Picture;
 use half::f16;
@@ -107,6 +110,19 @@ pub struct Prepared {
     norm: String,
 }
 
+/// Returns an image file for pages: its bytes, or a PNG file of the image as shown if viewers are to turn it, which not
+/// all do.
+///
+/// # Errors
+/// If the file cannot be read.
+pub fn embeddable(path: &Path) -> Result<Vec<u8>, String> {
+    let bytes = files::read(path, decode::MOST_BYTES).map_err(|error| error.to_string())?;
+    match Picture::is_turned(&bytes) {
+        false => Ok(bytes),
+        true => Picture::read(path, |_| Ok(()))?.to_png().map_err(|error| error.to_string()),
+    }
+}
+
 /// Whether a file is an image, by its extension.
 pub fn is_image(path: &Path) -> bool {
     matches!(super::ending(path).as_deref(), Some("png" | "jpg" | "jpeg"))
@@ -140,6 +156,9 @@ impl<'p> Target<'p> {
         let channels = channels.unwrap_or(3);
         if !matches!(channels, 1 | 3) {
             return Err(format!("an image has 1 or 3 channels, but the input has {channels}; see --image-layout"));
+        }
+        if [batch, height, width].contains(&Some(0)) {
+            return Err("an image needs a height and width above 0, but a dimension of the input has size 0".into());
         }
         let wanted = preprocessing.size.map_or([None; 2], |size| size.map(Some));
         let size = [height.or(wanted[0]), width.or(wanted[1])];
@@ -180,13 +199,9 @@ impl<'p> Target<'p> {
                 }
             })
             .map_err(named)?;
-            let own = [picture.height, picture.width];
-            let elements = [size[0].unwrap_or(own[0]), size[1].unwrap_or(own[1])];
-            // An open size is that of the first image, so that all are alike.
-            size = elements.map(Some);
-            let axes = Axis::both(own, elements, self.preprocessing.fit);
-            self.append(&mut values, &picture, axes).map_err(named)?;
-            prepared.push(Prepared { file: file.clone(), axes, fit: self.preprocessing.fit, norm: self.norm_text()? });
+            let one = self.prepare(file, [picture.height, picture.width], &mut size)?;
+            self.append(&mut values, &picture, one.axes).map_err(named)?;
+            prepared.push(one);
         }
         let shape = shape.ok_or("no image is given")?;
         let tensor = match self.dtype {
@@ -195,6 +210,28 @@ impl<'p> Target<'p> {
             _ => Tensor::from_elements(shape, &values),
         };
         Ok((tensor.map_err(|error| error.to_string())?, prepared))
+    }
+
+    /// Returns how image files are prepared. Reads their sizes alone.
+    ///
+    /// # Errors
+    /// If a file cannot be read.
+    pub fn prepared(&self, files: &[PathBuf]) -> Result<Vec<Prepared>, String> {
+        let mut size = self.size;
+        let mut prepare = |file: &PathBuf| {
+            let own = Picture::size(file).map_err(|reason| format!("{}: {reason}", file.display()))?;
+            self.prepare(file, own, &mut size)
+        };
+        files.iter().map(&mut prepare).collect()
+    }
+
+    /// Returns how an image of its own height and width is prepared. An open size becomes that of the first image, so
+    /// that all are alike.
+    fn prepare(&self, file: &Path, own: [usize; 2], size: &mut [Option<usize>; 2]) -> Result<Prepared, String> {
+        let elements = [size[0].unwrap_or(own[0]), size[1].unwrap_or(own[1])];
+        *size = elements.map(Some);
+        let axes = Axis::both(own, elements, self.preprocessing.fit);
+        Ok(Prepared { file: file.to_owned(), axes, fit: self.preprocessing.fit, norm: self.norm_text()? })
     }
 
     /// Appends an image to the elements of the tensor.
@@ -269,8 +306,12 @@ impl<'p> Target<'p> {
 
     fn shape(&self, images: usize, [height, width]: [usize; 2]) -> Result<Shape, String> {
         if let Some(batch) = self.batch.filter(|batch| *batch != images) {
+            let advice =
+                if images < batch { "repeat --input, once for each image" } else { "run them one after the other" };
             return Err(format!(
-                "the model expects {batch} images at once, but {images} are given; repeat --input, once for each image"
+                "the model takes {} at once, but {} given; {advice}",
+                count(batch, "image"),
+                are(images)
             ));
         }
         let dims = match self.layout {
@@ -279,6 +320,11 @@ impl<'p> Target<'p> {
         };
         Shape::new(dims).map_err(|error| error.to_string())
     }
+}
+
+/// Returns a number of images with the verb.
+fn are(images: usize) -> String {
+    if images == 1 { "1 is".into() } else { format!("{images} are") }
 }
 
 impl Norm {

@@ -63,28 +63,28 @@ impl Axis {
     }
 }
 
-/// Returns a channel of an image, scaled and with `margin` around it.
+/// Returns a channel of an image, scaled and with `margin` around it. In addition to the result, it takes the memory of
+/// one row of the image.
 pub(super) fn scaled(plane: &[f32], [down, across]: [Axis; 2], margin: f32) -> Vec<f32> {
     let (rows, columns) = (down.windows(), across.windows());
-    // There may be many more cropped rows than others: none of them is scaled.
-    let top = rows.iter().map(|(first, _)| *first).min().unwrap_or(0);
-    let end = rows.iter().map(|(first, weights)| first + weights.len()).max().unwrap_or(0);
-    let narrow: Vec<f32> = plane
-        .chunks_exact(across.length)
-        .take(end)
-        .skip(top)
-        .flat_map(|row| columns.iter().map(|(first, weights)| dot(weights, row[*first..].iter().copied())))
-        .collect();
-    let column = |first: usize, at: usize| narrow[(first - top) * columns.len() + at..].iter().step_by(columns.len());
+    // Columns that are cropped are not read.
+    let left = columns.iter().map(|(first, _)| *first).min().unwrap_or(0);
+    let right = columns.iter().map(|(first, weights)| first + weights.len()).max().unwrap_or(0);
     let mut result = vec![margin; down.count * across.count];
+    let mut blended = vec![0.0; right - left];
     let shown = result.chunks_exact_mut(across.count.max(1)).skip(down.margins[0]).zip(&rows);
     for (line, (first, weights)) in shown {
-        let inner = line.iter_mut().skip(across.margins[0]).take(columns.len()).enumerate();
-        inner.for_each(|(at, value)| *value = dot(weights, column(*first, at).copied()));
+        blended.fill(0.0);
+        for (row, weight) in plane.chunks_exact(across.length).skip(*first).zip(weights) {
+            blended.iter_mut().zip(&row[left..right]).for_each(|(sum, pixel)| *sum += weight * pixel);
+        }
+        for (value, (first, weights)) in line[across.margins[0]..].iter_mut().zip(&columns) {
+            *value = dot(weights, &blended[first - left..]);
+        }
     }
     result
 }
 
-fn dot(weights: &[f32], values: impl Iterator<Item = f32>) -> f32 {
+fn dot(weights: &[f32], values: &[f32]) -> f32 {
     weights.iter().zip(values).map(|(weight, value)| weight * value).sum()
 }

@@ -82,6 +82,30 @@ fn other_proportions_are_cropped_letterboxed_or_stretched() {
 }
 
 #[test]
+fn photographs_are_turned_as_viewers_do_and_whole() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let path = folder.path().join("x.jpg");
+    // 16 × 8 pixels of grey, written by Pillow; then the same, to be shown turned to the right.
+    let plain = include_bytes!("grey.jpg");
+    let exif = b"Exif\0\0II\x2a\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0\0\0\0\0";
+    let length = (exif.len() as u16 + 2).to_be_bytes();
+    let turned = [&plain[..2], &[0xff, 0xe1], &length, exif, &plain[2..]].concat();
+    let none = with(Some(Norm::None), Fit::Crop);
+    let target = Target::of(DType::F32, &[Some(1), Some(1), None, None], &none).expect("an image");
+    let mut stored = Vec::new();
+    for (bytes, size) in [(&plain[..], [8, 16]), (&turned, [16, 8])] {
+        std::fs::write(&path, bytes).expect("writable");
+        let (tensor, _) = target.read(std::slice::from_ref(&path), |_| Ok(())).expect("read");
+        assert_eq!(tensor.shape().dims()[2..], size);
+        assert_eq!(embeddable(&path).expect("read").starts_with(b"\x89PNG"), size == [16, 8]);
+        stored.push(tensor.elements::<f32>().expect("f32").to_vec());
+    }
+    assert_eq!(stored[1][7], stored[0][0], "the first stored pixel is at the right end of the first row");
+    std::fs::write(&path, &plain[..plain.len() * 2 / 3]).expect("writable");
+    assert!(target.read(&[path], |_| Ok(())).expect_err("cut off").contains("not a readable JPEG image"));
+}
+
+#[test]
 fn letterboxes_of_any_size_show_the_whole_image() {
     arbtest::arbtest(|random| {
         let mut size = || random.int_in_range(1..=40);
@@ -126,7 +150,12 @@ fn colours_means_and_batches_are_as_asked() {
     let text = prepared[1].to_string();
     assert!(text.ends_with("5.png: 1 × 1 → 1 × 1 pixels, as it is; (x − [1, 2, 3]) / [2]"), "{text}");
     let three = Target::of(DType::F32, &[3, 3, 1, 1].map(Some), &asked).expect("images");
-    assert!(three.read(&files, |_| Ok(())).expect_err("two").contains("3 images at once, but 2 are given"));
+    assert!(
+        three.read(&files, |_| Ok(())).expect_err("two").contains("3 images at once, but 2 are given; repeat --input")
+    );
+    let one = Target::of(DType::F32, &[1, 3, 1, 1].map(Some), &asked).expect("an image");
+    assert!(one.read(&files, |_| Ok(())).expect_err("two").contains("1 image at once, but 2 are given; run them"));
+    assert_eq!(target.prepared(&files).expect("sizes"), prepared, "the same from sizes alone");
     let sized = Preprocessing { size: Some([2, 3]), ..Preprocessing::default() };
     let open = [Some(1), None, None, None];
     assert!(Target::of(DType::F32, &open, &sized).expect_err("no channels").contains("--image-layout"));
@@ -151,6 +180,7 @@ fn what_is_no_image_for_the_input_is_refused() {
     };
     assert!(wants(&[1, 3], DType::F32).contains("four dimensions"));
     assert!(wants(&[1, 4, 8, 8], DType::F32).contains("1 or 3 channels"));
+    assert!(wants(&[1, 3, 0, 8], DType::F32).contains("size 0") && wants(&[1, 0, 8, 3], DType::F32).contains("size 0"));
     assert!(wants(&[1, 3, 8, 8], DType::I64).contains("i64"));
     let any = [1, 3, 8, 8];
     let mut bytes = png(2, 2, png::ColorType::Grayscale, &[0; 4]);
