@@ -67,6 +67,17 @@ impl Table {
         Ok(())
     }
 
+    /// Returns the whole table in Markdown.
+    pub fn markdown(&self) -> String {
+        let line = |cells: &mut dyn Iterator<Item = String>| format!("| {} |\n", cells.collect::<Vec<_>>().join(" | "));
+        let escaped = |cell: &String| cell.replace('\\', "\\\\").replace('|', "\\|");
+        let head = line(&mut self.columns.iter().map(|(name, _)| escaped(name)));
+        let rule =
+            line(&mut self.columns.iter().map(|(_, right)| if *right { "--:".to_owned() } else { "---".to_owned() }));
+        let rows = self.rows.iter().map(|row| line(&mut row.iter().map(escaped)));
+        [head, rule].into_iter().chain(rows).collect()
+    }
+
     /// Returns the number of columns that fit into `most` characters. At least one column is kept.
     fn kept(&self, widths: &[usize], most: usize) -> usize {
         let ends = |kept: usize| widths[..kept].iter().map(|width| width + 2).sum::<usize>();
@@ -104,6 +115,13 @@ mod tests {
         assert_eq!(lines[2].chars().count(), 100);
         assert!(lines[2].ends_with("x…"));
         assert!(written(usize::MAX).contains(&"x".repeat(200)));
+    }
+
+    #[test]
+    fn markdown_has_all_cells_and_no_bars_within() {
+        let mut table = Table::new("node | >time");
+        table.row(["a|b".into(), "1 ms".into()]);
+        assert_eq!(table.markdown(), "| node | time |\n| --- | --: |\n| a\\|b | 1 ms |\n");
     }
 
     #[test]

@@ -54,15 +54,7 @@ fn text(comparisons: &[Comparison]) -> String {
             count(warmup, "run")
         );
     }
-    let mut table =
-        Table::new("model | configuration | >runs | >median | >interval | >p95 | >p99 | >runs/s | >× best | outputs");
-    for comparison in comparisons {
-        let (names, best) = (Names::of(comparison), comparison.best().map_or(0.0, |best| best.measured_ms.median));
-        for outcome in &comparison.outcomes {
-            table.row(row(comparison, outcome, &names, best));
-        }
-    }
-    let _ = write!(text, "{table}");
+    let _ = write!(text, "{}", table(comparisons));
     for comparison in comparisons {
         let names = Names::of(comparison);
         for (configuration, reason) in &comparison.failed {
@@ -73,6 +65,19 @@ fn text(comparisons: &[Comparison]) -> String {
         }
     }
     text
+}
+
+/// Returns a row for each configuration of each model.
+pub(super) fn table(comparisons: &[Comparison]) -> Table {
+    let mut table =
+        Table::new("model | configuration | >runs | >median | >interval | >p95 | >p99 | >runs/s | >× best | outputs");
+    for comparison in comparisons {
+        let (names, best) = (Names::of(comparison), comparison.best().map_or(0.0, |best| best.measured_ms.median));
+        for outcome in &comparison.outcomes {
+            table.row(row(comparison, outcome, &names, best));
+        }
+    }
+    table
 }
 
 fn row(comparison: &Comparison, outcome: &Outcome, names: &Names, best: f64) -> [String; 10] {

@@ -14,7 +14,7 @@ use super::interrupt::cancel_on_interrupt;
 use super::open::{self, Opened, open_session};
 use super::parallel::parse_callers;
 use super::progress::Progress;
-use super::{CliError, Output, if_named, note, pretty, say, settled, write_file};
+use super::{CliError, Output, bench, if_named, note, pretty, say, settled, write_file};
 use anabranch::compare::{CompareOptions, Comparison, DYNAMIC, compare_seen};
 use anabranch::execute::RunOptions;
 use anabranch::planning::{Order, Strategy};
@@ -85,6 +85,9 @@ pub(super) struct MeasureArgs {
     /// Write a page with charts and tables; it needs no network
     #[arg(help_heading = "Files", long, value_name = "FILE.html", value_parser = file_of(&["html"]))]
     html: Option<PathBuf>,
+    /// Write the table of `bench` in Markdown
+    #[arg(help_heading = "Files", long, value_name = "FILE.md", value_parser = file_of(&["md"]), hide_short_help = true)]
+    markdown: Option<PathBuf>,
     /// Write the results, with every run, for --compare-to
     #[arg(help_heading = "Files", short, long, value_name = "FILE.json", value_parser = file_of(&["json"]))]
     output: Option<PathBuf>,
@@ -276,6 +279,9 @@ impl MeasureArgs {
             printed,
             if_named(self.csv.as_ref(), |path| write_csv(path, &comparisons)),
             if_named(self.html.as_ref().filter(|_| !all.is_empty()), |path| write_file(path, page(all))),
+            if_named(self.markdown.as_ref().filter(|_| !all.is_empty()), |path| {
+                write_file(path, bench::table(&results.models).markdown())
+            }),
             // Results without any model would replace good ones.
             if_named(self.output.as_ref().filter(|_| !all.is_empty()), |path| write_file(path, pretty(results)?)),
             self.verdict(results),
@@ -364,6 +370,7 @@ mod tests {
             "refine",
             "csv",
             "html",
+            "markdown",
             "output",
             "compare-to",
             "fail-above",

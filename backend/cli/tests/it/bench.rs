@@ -12,7 +12,7 @@ fn models_and_configurations_are_measured_in_one_table() {
     let command = Anabranch::new();
     let (mlp, unet) = (bundled("mlp.onnx"), bundled("unet.onnx"));
     let bench = [&["bench", &mlp, &unet, "--place", "heft,cpu,cpu0,dynamic"], &QUICK[..]].concat();
-    let results = command.json(&[&bench[..], &["--csv", "r.csv", "-o", "r.json"]].concat());
+    let results = command.json(&[&bench[..], &["--csv", "r.csv", "--markdown", "r.md", "-o", "r.json"]].concat());
     let models = results["models"].as_array().expect("models");
     assert_eq!(models.iter().map(|model| model["model"].as_str()).collect::<Vec<_>>(), [Some(&*mlp), Some(&*unet)]);
     for model in models {
@@ -28,6 +28,8 @@ fn models_and_configurations_are_measured_in_one_table() {
             assert!(outcome["runs_per_second"].as_f64() > Some(0.0) && outcome["outputs"]["within"] == true);
         }
     }
+    let rows = command.read("r.md");
+    assert!(rows.starts_with("| model | configuration | runs |") && rows.lines().count() == 2 + 2 * 4, "{rows}");
     let csv = command.read("r.csv");
     assert_eq!(csv.lines().count(), 1 + 2 * 4);
     assert!(csv.starts_with("model,place,order,stream,runs,callers,") && csv.contains("p99_ms"), "{csv}");
