@@ -55,7 +55,7 @@ pub struct Lowered {
 
 impl Planned {
     /// Returns the same plan under the name of the strategy that made it, as users know it.
-    pub(super) fn named(mut self, strategy: &str) -> Self {
+    pub fn named(mut self, strategy: &str) -> Self {
         Arc::make_mut(&mut self.plan).set_strategy(strategy);
         self
     }

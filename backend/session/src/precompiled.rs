@@ -7,12 +7,12 @@ use super::open::Session;
 use super::plausible;
 use crate::compiled::{self, About, Compilation, Compiled, CompiledError, CompiledFile, Source};
 use anabranch_base::error_kind::ErrorKind;
-use anabranch_device::{detect, detect_cpus};
+use anabranch_device::{Inventory, detect, detect_cpus};
 use anabranch_ir::constant::{Constant, ConstantError};
 use anabranch_ir::program::Program;
 use anabranch_onnx::import;
 use anabranch_onnx::lower::Continuation;
-use anabranch_planning::{Lowered, Machine, PlanChoice, Planned, Strategy};
+use anabranch_planning::{Constraints, Lowered, Machine, PlanChoice, Planned, Planner, Strategy};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,6 +24,8 @@ pub(super) struct Precompiled {
     program: Arc<Program>,
     /// Whether devices and constraints are those of its plan.
     same: bool,
+    /// Whether the batch is divided among devices in the program.
+    is_divided: bool,
 }
 
 impl Session {
@@ -122,11 +124,14 @@ impl Session {
             }
             session.inventory.notes.push(format!("{} {why}: its program stays divided", path.display()));
         }
-        // The stored program is the divided one.
-        session.options.constraints.split = None;
+        let is_divided = file.split().is_some();
+        if is_divided {
+            // The stored program is the divided one.
+            session.options.constraints.split = None;
+        }
         let mut compiled = file.read()?;
         let program = Arc::new(std::mem::take(&mut compiled.program));
-        session.precompiled = Some(Precompiled { compiled, program, same });
+        session.precompiled = Some(Precompiled { compiled, program, same, is_divided });
         Ok(session)
     }
 
@@ -210,10 +215,13 @@ impl Session {
         }
         let machine = self.machine_here()?;
         let planner = self.planner(lowered, &machine);
-        match (&self.precompiled, &choice.strategy) {
-            // The parts of the stored program are nodes like all others.
-            (Some(_), Strategy::Split) => {
-                Ok(planner.plan(&PlanChoice { strategy: Strategy::default(), ..choice.clone() })?)
+        match &self.precompiled {
+            Some(precompiled) if precompiled.is_divided && choice.strategy == Strategy::Split => {
+                // The parts of the stored program are nodes, which stay on their devices.
+                let constraints = precompiled.with_parts(planner.constraints, &self.inventory);
+                let free = PlanChoice { strategy: Strategy::default(), ..choice.clone() };
+                let planned = Planner { constraints: &constraints, ..planner }.plan(&free)?;
+                Ok(planned.named(&choice.strategy.to_string()))
             }
             _ => Ok(planner.plan(choice)?),
         }
@@ -221,6 +229,14 @@ impl Session {
 }
 
 impl Precompiled {
+    /// Returns the constraints with pins of each part's nodes, whose names end with their device's.
+    fn with_parts(&self, constraints: &Constraints, inventory: &Inventory) -> Constraints {
+        let devices = inventory.cpus.iter().map(|cpu| &cpu.name).chain(inventory.gpus.iter().map(|gpu| &gpu.name));
+        let parts = devices.map(|device| (format!("@{device}"), device));
+        let present = parts.filter(|(end, _)| self.program.nodes.iter().any(|node| node.name.ends_with(end.as_str())));
+        present.fold(constraints.clone(), |with, (end, device)| with.with_pin(format!("*{end}"), device.clone()))
+    }
+
     fn is_of(&self, lowered: &Lowered, choice: &PlanChoice) -> bool {
         self.same && Arc::ptr_eq(&self.program, &lowered.program) && self.compiled.choice == *choice
     }

@@ -6,6 +6,7 @@ mod results;
 
 use super::args::{
     ConstraintArgs, DeviceArgs, ModelArgs, PlaceArgs, SplitArgs, Streamed, WeightArgs, parse_percent, parse_seconds,
+    refuse_given,
 };
 use super::configurations::{choices, usual, write_csv};
 use super::files::file_of;
@@ -217,6 +218,8 @@ impl MeasureArgs {
 
     /// Opens a model with its inputs. Inputs that are not given are random, and sizes that are not given are 1.
     fn open(&self, model: &ModelArgs) -> Result<Opened, CliError> {
+        let why = "a kept model is divided, and others are compared with the whole batch";
+        refuse_given(&[(model.cache.is_some() && self.split.is_given(), "--cache", why)], "--split")?;
         let place = PlaceArgs::any(&self.constraints).divided(&self.split);
         // A cache that only the environment names is left alone: its plans were made with earlier costs.
         if model.cache.is_some() {
@@ -246,13 +249,15 @@ impl MeasureArgs {
         output: Output,
     ) -> Result<Measured, CliError> {
         let opened = self.open(model)?;
+        if opened.session.compiled_settings().contains_key("split") {
+            let text = "was compiled with a split: all configurations would compute the parts; name the ONNX file";
+            return Err(CliError::input(format!("{}: {text}", open::model_name(model))));
+        }
         open::print_all_notes(&opened.session, output);
         let has_gpu = !opened.session.inventory().gpus.is_empty();
         let divided = self.split.is_given().then(|| Strategy::Split.to_string());
-        let places = match self.place.is_empty() {
-            true => divided.into_iter().chain(usual(preset.places, has_gpu)).collect(),
-            false => self.place.clone(),
-        };
+        let named = if self.place.is_empty() { usual(preset.places, has_gpu) } else { self.place.clone() };
+        let places: Vec<String> = divided.into_iter().chain(named).collect();
         let streams: Vec<_> = self.stream.iter().map(|stream| stream.mode()).collect();
         let configurations = choices("--place", &places, &self.order, &streams, &self.weights.residency())?;
         let options = CompareOptions::new(open::model_name(model), configurations)

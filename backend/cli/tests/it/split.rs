@@ -30,7 +30,7 @@ fn a_strategy_that_has_nothing_to_place_is_refused() {
 fn comparisons_measure_the_whole_batch_with_other_strategies() {
     let command = Anabranch::new();
     let mlp = bundled("mlp.onnx");
-    let arguments = divided("bench", &mlp, &["--place", "split,cpu1", "--repeat", "2", "--warmup", "0"]);
+    let arguments = divided("bench", &mlp, &["--place", "cpu1", "--repeat", "2", "--warmup", "0"]);
     let results = command.json(&arguments);
     let outcomes = results["models"][0]["outcomes"].as_array().expect("outcomes");
     let nodes = |at: usize| outcomes[at]["devices"].as_array().expect("devices").iter().map(|device| &device["nodes"]);
@@ -67,4 +67,38 @@ fn the_report_names_the_strategy_the_parts_and_what_memory_moved() {
     command.text(&compile);
     let compiled = command.json(&[&["run", "m.anabranch", "--random", "1", "--no-learn"], &QUICK[..]].concat());
     assert_eq!((&compiled["strategy"], &compiled["displaced"]), (&"split".into(), &short["displaced"]), "{compiled}");
+}
+
+#[test]
+fn compiled_models_keep_or_take_a_split() {
+    let command = Anabranch::new();
+    let mlp = bundled("mlp.onnx");
+    let cores = ["--no-gpu", "--cpu-devices", "core"];
+    let nodes = |report: &Value| -> Vec<u64> {
+        let devices = report["devices"].as_array().expect("devices");
+        devices.iter().map(|device| device["nodes"].as_u64().expect("a number")).collect()
+    };
+    let run = |file: &str, more: &[&str]| {
+        command.json(&[&["run", file, "--random", "1", "--no-learn"], &QUICK[..], more].concat())
+    };
+    // A model of the whole batch is divided if that is asked, and by `split` alone.
+    let whole = ["compile", &mlp, "--dim", "batch=6", "--random", "1", "-o", "whole.anabranch"];
+    command.text(&[&whole[..], &cores].concat());
+    let split = [&cores[..], &["--split", "batch=cpu0:2,cpu1:4"]].concat();
+    let report = run("whole.anabranch", &split);
+    assert_eq!(report["strategy"], "split", "{report}");
+    assert!(nodes(&report).iter().all(|nodes| *nodes > 0), "{report}");
+    command.refuses(
+        &[&["run", "whole.anabranch", "--random", "1", "--place", "split"], &cores[..]].concat(),
+        &["no batch is divided"],
+    );
+    // A divided model stays so under other options.
+    command.text(&divided("compile", &mlp, &["--random", "1", "-o", "parts.anabranch"]));
+    for more in [&[][..], &["--order", "fifo"], &["--stream", "off"], &["--threads", "1"]] {
+        let report = run("parts.anabranch", more);
+        assert_eq!(report["strategy"], "split", "{more:?}: {report}");
+        assert!(nodes(&report).iter().all(|nodes| *nodes > 0), "{more:?}: {report}");
+    }
+    command.refuses(&["bench", "parts.anabranch", "--random", "1"], &["parts.anabranch", "name the ONNX file"]);
+    command.refuses(&divided("bench", &mlp, &["--cache", "kept"]), &["--cache cannot be used with --split"]);
 }

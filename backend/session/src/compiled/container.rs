@@ -32,7 +32,7 @@ pub(super) const MAGIC: &[u8; 16] = b"\x89anabranch\r\n\x1a\n\0\0";
 
 /// Version of the format and of the meaning of its programs: raised whenever either changes, and when lowering is fixed
 /// between releases.
-pub(super) const FORMAT: u32 = 7;
+pub(super) const FORMAT: u32 = 8;
 
 /// Bytes of the header.
 pub(super) const HEADER: usize = 96;

@@ -42,6 +42,10 @@ pub(super) fn adopted(
         base.memory.iter_mut().for_each(|limits| limits.retain(|name, _| !name.starts_with("gpu")));
         base.devices.iter_mut().for_each(|names| names.retain(|name| !name.starts_with("gpu")));
     }
+    if given.split.is_some() && compiled.split.is_none() && given.place.is_none() {
+        // The strategy of the whole batch has nothing to place in parts.
+        base.place = None;
+    }
     let options = SessionConfig { gpu: wants_gpu, dims: None, ..given }.or(base).resolve();
     let is_divided = options.constraints.split.is_some();
     let is_same = options.devices == stored.devices

@@ -30,7 +30,8 @@ use super::Paths;
 use crate::problem::Problem;
 use trial::{Scene, Trial};
 
-/// Most pairs of devices over all edges, and most units times devices. Beyond this there is no bound.
+/// Most pairs of devices over all edges, also over all data, and most units times devices. Beyond this there is no
+/// bound.
 const MOST_PAIRS: usize = 1_000_000;
 const MOST_CELLS: usize = 20_000;
 /// Most bisections; each halves the interval between a refuted value and one that is not.
@@ -46,7 +47,8 @@ const FARTHEST: f64 = 1e9;
 /// dozen more.
 pub(super) fn bound(problem: &Problem<'_>, paths: &Paths, known: f64) -> f64 {
     let (graph, devices) = (problem.graph(), problem.platform().device_count());
-    let (pairs, cells) = (graph.edge_count() * devices * devices, graph.unit_count() * devices);
+    let (pairs, cells) =
+        (graph.edge_count().max(graph.datum_count()) * devices * devices, graph.unit_count() * devices);
     if pairs > MOST_PAIRS || cells > MOST_CELLS || known <= 0.0 || !known.is_finite() {
         return 0.0;
     }

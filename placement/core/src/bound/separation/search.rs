@@ -14,7 +14,11 @@ const ROUNDS: usize = 3;
 /// Whether a search over the devices of groups refutes the makespan of `trial`.
 pub(super) fn refutes(mut trial: Trial<'_>) -> bool {
     let mut left = MOST_STEPS / (ROUNDS * trial.scene.steps()).max(1);
-    trial.is_refuted() || probe(&mut trial, &mut left) || trial.is_refuted() || branch(trial, &mut left)
+    let known = left;
+    trial.is_refuted()
+        || (left > 0 && probe(&mut trial, &mut left))
+        // Probing may have closed devices.
+        || (left < known && (trial.is_refuted() || branch(trial, &mut left)))
 }
 
 /// Closes devices where a group leads to a contradiction, until there is none; returns whether a group has none left.
