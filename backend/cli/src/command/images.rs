@@ -90,7 +90,7 @@ fn parse_mean(text: &str) -> Result<f32, String> {
 fn parse_scale(text: &str) -> Result<f32, String> {
     match text.trim().parse::<f32>() {
         Ok(scale) if scale.is_finite() && scale != 0.0 => Ok(scale),
-        Ok(_) => Err("a scale divides, and cannot be 0".into()),
+        Ok(_) => Err(format!("`{text}` cannot be a scale: it divides, and is neither 0 nor infinite")),
         Err(_) => Err(format!("`{text}` is not a number; write one, or one for each channel, as in 58.4,57.1,57.4")),
     }
 }

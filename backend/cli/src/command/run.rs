@@ -296,11 +296,9 @@ impl Results {
     fn text(&self) -> String {
         let Self { report, gantt, .. } = self;
         if is_quiet() {
-            return format!(
-                "{}\n{}",
-                report.brief(),
-                self.parallel.as_ref().map_or(String::new(), Parallel::to_string)
-            );
+            let shown = self.seen.as_ref().map_or(String::new(), Seen::text);
+            let parallel = self.parallel.as_ref().map_or(String::new(), Parallel::to_string);
+            return format!("{}\n{parallel}{shown}", report.brief());
         }
         let rounds = self.refinement.as_ref().map_or(String::new(), super::refine::table);
         let seen = self.seen.as_ref().map_or(String::new(), |seen| format!("\n{}", seen.text()));

@@ -320,7 +320,7 @@ fn what_a_vision_model_sees_is_shown_and_drawn() {
         (&["--labels", "labels.txt"], "--show"),
         (&["--show", "top5", "--labels", "none.txt"], "none.txt"),
         (&["--image-mean", "1", "--image-norm", "unit"], "--image-norm cannot be used"),
-        (&["--image-scale", "0"], "cannot be 0"),
+        (&["--image-scale", "0"], "neither 0 nor infinite"),
         (&["--image-size", "4"], "HEIGHTxWIDTH"),
         (&["--image-mean", "nan"], "not a number"),
         (&["--show", "top5", "--threshold", "0.5"], "--threshold cannot be used"),

@@ -4,6 +4,7 @@ use super::{Labels, Numbers, class_of, named, table};
 use crate::table::Table;
 use crate::tensors::picture::Prepared;
 use serde::Serialize;
+use std::ops::RangeInclusive;
 
 /// Part of the union that two boxes of one class may share: of two that share more, the one of the lower score is left
 /// out.
@@ -23,8 +24,8 @@ const FORMS: &str = "boxes need an output of images × boxes × 6 (x1, y1, x2, y
     and sizes, as of YOLO, or outputs for boxes (… × 4), scores and classes; scores are from 0 to 1, and --labels has a \
     line for each class";
 
-/// Greatest score, as far as rounding goes.
-const MOST_SCORE: f32 = 1.001;
+/// Scores, as far as rounding goes.
+const SCORES: RangeInclusive<f32> = -0.001..=1.001;
 
 /// An object in an image.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -84,9 +85,10 @@ pub(super) fn objects(
         .iter()
         .find_map(ended)
         .or_else(|| separate(outputs))
-        .or_else(|| scored(outputs))
+        .or_else(|| scored(outputs, labels))
         .or_else(|| outputs.iter().find_map(|output| raw(output, outputs, labels)))
-        .filter(|read| read.all.iter().all(|found| found.score <= MOST_SCORE))
+        .filter(|read| read.all.iter().all(|found| SCORES.contains(&found.score)))
+        .filter(|read| labels.is_empty() || read.all.iter().all(|found| labels.has_class(found.class)))
         .ok_or(FORMS)?;
     let is_finite = |found: &Candidate| found.edges.iter().all(|edge| edge.is_finite());
     let mut rest: Vec<_> = read
@@ -94,7 +96,9 @@ pub(super) fn objects(
         .into_iter()
         .filter(|found| found.score >= threshold && found.score > 0.0 && is_finite(found))
         .collect();
-    let is_relative = rest.iter().all(|found| found.edges.iter().all(|edge| edge.abs() <= MOST_RELATIVE));
+    // A box may reach beyond the image, and a box of a pixel is rare.
+    let small = rest.iter().filter(|found| found.edges.iter().all(|edge| edge.abs() <= MOST_RELATIVE)).count();
+    let is_relative = 2 * small > rest.len();
     rest.sort_by(|one, other| one.image.cmp(&other.image).then(other.score.total_cmp(&one.score)));
     let mut kept: Vec<Candidate> = Vec::new();
     for of_image in rest.chunk_by(|one, other| one.image == other.image) {
@@ -126,7 +130,11 @@ pub(super) fn objects(
             },
         }
     };
-    Ok((kept.into_iter().map(object).collect(), read.form))
+    let mut objects: Vec<_> = kept.into_iter().map(object).collect();
+    // A box in the margin around a letterboxed image is not in the image.
+    let is_within = |object: &Object| object.edges[0] < object.edges[2] && object.edges[1] < object.edges[3];
+    objects.retain(|object| object.unit != Unit::ImagePixel || is_within(object));
+    Ok((objects, read.form))
 }
 
 /// Returns the box in pixels of its image, within it.
@@ -170,7 +178,10 @@ fn ended(output: &Numbers<'_>) -> Option<Read> {
     };
     let is_filling = |row: &[f32]| if width == 6 { row[5] < 0.0 } else { row[0] < 0.0 || row[5] < 0.0 };
     let rows = output.values.chunks_exact(width).enumerate().filter(|(_, row)| !is_filling(row));
-    Some(Read { form, all: rows.map(candidate).collect::<Option<_>>()?, is_chosen: true })
+    let all = rows.map(candidate).collect::<Option<Vec<_>>>()?;
+    // Other numbers than corners lie in any order.
+    let are_corners = all.iter().all(|found| found.edges[0] <= found.edges[2] && found.edges[1] <= found.edges[3]);
+    are_corners.then_some(Read { form, all, is_chosen: true })
 }
 
 /// Returns the boxes, scores and classes of three outputs.
@@ -181,15 +192,21 @@ fn separate(outputs: &[Numbers<'_>]) -> Option<Read> {
     let classes = each().find(|output| output.is_whole).or_else(|| each().find(|output| are_classes(output)))?;
     let scores = each().find(|output| output.name != classes.name)?;
     let all = edges.values.chunks_exact(4).zip(&scores.values).zip(&classes.values).enumerate();
+    let is_vertical = edges.name.contains("detection_boxes");
     let all = all.map(|(at, ((corners, score), class))| {
-        let image = edges.image(at)?;
-        Some(Candidate { image, class: class_of(*class)?, score: *score, edges: corners.try_into().ok()? })
+        let (image, [a, b, c, d]) = (edges.image(at)?, corners.try_into().ok()?);
+        let corners = if is_vertical { [b, a, d, c] } else { [a, b, c, d] };
+        Some(Candidate { image, class: class_of(*class)?, score: *score, edges: corners })
     });
-    Some(Read { form: "boxes, scores and classes", all: all.collect::<Option<_>>()?, is_chosen: true })
+    let form = match is_vertical {
+        true => "boxes of y1, x1, y2, x2 as TensorFlow names them, scores and classes",
+        false => "boxes, scores and classes",
+    };
+    Some(Read { form, all: all.collect::<Option<_>>()?, is_chosen: true })
 }
 
 /// Returns the boxes of two outputs: boxes, and a score for each class, of which class 0 is the background.
-fn scored(outputs: &[Numbers<'_>]) -> Option<Read> {
+fn scored(outputs: &[Numbers<'_>], labels: &Labels) -> Option<Read> {
     let edges = edges(outputs)?;
     let last = edges.dims.len() - 1;
     let each = |output: &&Numbers<'_>| {
@@ -197,6 +214,9 @@ fn scored(outputs: &[Numbers<'_>]) -> Option<Read> {
     };
     let scores = outputs.iter().find(each)?;
     let classes = *scores.dims.last().filter(|classes| **classes > 1)?;
+    if !labels.is_empty() && !labels.has(classes) {
+        return None;
+    }
     let all = edges.values.chunks_exact(4).zip(scores.values.chunks_exact(classes)).enumerate();
     let best = all.map(|(at, (corners, scores))| {
         let (class, score) = most(&scores[1..])?;
@@ -254,7 +274,8 @@ fn raw(output: &Numbers<'_>, outputs: &[Numbers<'_>], labels: &Labels) -> Option
     let mut scores = vec![0.0; classes];
     let all = all.map(|(image, at)| {
         scores.iter_mut().enumerate().for_each(|(class, score)| *score = value(image, at, first + class));
-        let (class, score) = most(&scores)?;
+        // An angle or a point is not a score.
+        let (class, score) = most(&scores).filter(|_| scores.iter().all(|score| SCORES.contains(score)))?;
         let score = score * if across { 1.0 } else { value(image, at, 4) };
         let [x, y, w, h] = [0, 1, 2, 3].map(|part| value(image, at, part));
         Some(Candidate { image, class, score, edges: [x - w / 2.0, y - h / 2.0, x + w / 2.0, y + h / 2.0] })

@@ -105,6 +105,11 @@ impl Labels {
         self.0.is_empty()
     }
 
+    /// Whether there is a line for a class.
+    fn has_class(&self, class: usize) -> bool {
+        class < self.0.len()
+    }
+
     /// Whether there are labels for this many classes.
     fn has(&self, classes: usize) -> bool {
         self.0.len() == classes

@@ -14,8 +14,12 @@ fn labels() -> Labels {
 }
 
 fn see(show: &str, outputs: &[(&str, Tensor)]) -> Result<Seen, String> {
+    with_labels(show, outputs, &labels())
+}
+
+fn with_labels(show: &str, outputs: &[(&str, Tensor)], labels: &Labels) -> Result<Seen, String> {
     let outputs = outputs.iter().map(|(name, tensor)| (*name, tensor));
-    seen(show.parse().expect("known"), outputs, &labels(), 0.25, &[])
+    seen(show.parse().expect("known"), outputs, labels, 0.25, &[])
 }
 
 /// Returns YOLO's numbers, of which each is a row over all boxes.
@@ -24,7 +28,7 @@ fn across_of(at: &impl Fn(usize, usize, bool) -> f32, boxes: usize, classes: usi
 }
 
 fn objects(outputs: &[(&str, Tensor)]) -> Vec<(usize, usize, f32, [f32; 4])> {
-    match see("boxes", outputs).expect("boxes").contents {
+    match with_labels("boxes", outputs, &Labels::default()).expect("boxes").contents {
         Contents::Boxes(objects) => objects.iter().map(|o| (o.image, o.class, o.score, o.edges)).collect(),
         other => panic!("{other:?}"),
     }
@@ -33,7 +37,10 @@ fn objects(outputs: &[(&str, Tensor)]) -> Vec<(usize, usize, f32, [f32; 4])> {
 #[test]
 fn the_highest_scores_have_names_and_probabilities() {
     let logits = tensor(&[2, 4], &[0.0f32, 2.0, 1.0, f32::NAN, 0.1, 0.2, 0.3, 0.4]);
-    let seen = see("top2", &[("logits", logits)]).expect("scores");
+    assert!(see("top2", &[("logits", logits.clone())]).expect_err("three labels").contains("4 classes"));
+    let four = Labels(["cat", "dog", "cow", ""].map(str::to_owned).to_vec());
+    let seen = seen(Show::Top(NonZeroUsize::new(2).expect("two")), [("logits", &logits)].into_iter(), &four, 0.25, &[]);
+    let seen = seen.expect("scores");
     let Contents::Top(ranked) = &seen.contents else { panic!("ranks") };
     let found: Vec<_> = ranked.iter().map(|r| (r.image, r.class, r.label.as_deref())).collect();
     assert_eq!(found, [(0, 1, Some("dog")), (0, 2, Some("cow")), (1, 3, None), (1, 2, Some("cow"))]);
@@ -66,7 +73,7 @@ fn boxes_are_found_in_all_forms() {
     assert_eq!(objects(&two), [chosen], "class 0 is the background");
 
     // YOLO: two boxes that share most, one of another class, and others without a score.
-    let (boxes, classes_of_yolo) = (12, 3);
+    let (boxes, classes_of_yolo) = (40, 3);
     let at = |part: usize, number: usize, has_object: bool| match (number, part) {
         (0, _) => [20.0, 35.0, 20.0, 30.0][part.min(3)] * f32::from(u8::from(part < 4)),
         (1, _) => [21.0, 35.0, 20.0, 30.0][part.min(3)] * f32::from(u8::from(part < 4)),
@@ -95,6 +102,7 @@ fn boxes_are_found_in_all_forms() {
         ("boxes", tensor(&[1, 30, 4], &[10.0f32, 20.0, 30.0, 50.0].repeat(30))),
     ];
     assert_eq!(objects(&ssd), [chosen]);
+    assert!(see("boxes", &ssd).expect_err("three labels").contains("--labels"));
     let filled = [10.0f32, 20.0, 30.0, 50.0, 0.75, 1.0, -1.0, -1.0, -1.0, -1.0, -1.0, -1.0];
     assert_eq!(objects(&[("rows", tensor(&[1, 2, 6], &filled))]), [chosen]);
     // Classes before scores, as floats.
@@ -114,6 +122,24 @@ fn boxes_are_found_in_all_forms() {
     assert_eq!(objects(&segments), expected);
 
     let refused = see("boxes", &[("logits", tensor(&[1, 3], &[0.0f32; 3]))]).expect_err("no boxes");
+    // TensorFlow's boxes begin with y; one may reach beyond the image; the margin is not in the image.
+    let vertical = [
+        ("detection_boxes", tensor(&[1, 3, 4], &[0.1f32, 0.5, 0.3, 0.9, 0.0, 0.5, 0.5, 1.7, 0.0, 0.0, 0.5, 0.5])),
+        ("detection_classes", tensor(&[1, 3], &[1.0f32, 2.0, 0.0])),
+        ("detection_scores", tensor(&[1, 3], &[0.75f32, 0.5, 0.3])),
+    ];
+    assert_eq!(objects(&vertical)[0], (0, 1, 0.75, [0.5, 0.1, 0.9, 0.3]));
+    let Contents::Boxes(found) = see("boxes", &vertical).expect("boxes").contents else { panic!("boxes") };
+    assert!(found.iter().all(|object| object.unit == Unit::InputSize), "{found:?}");
+    // One class of YOLOv5 with a score of 1 is not a list of corners.
+    let one: Vec<f32> = [30.0f32, 20.0, 20.0, 10.0, 0.9, 1.0].repeat(20);
+    assert!(see("boxes", &[("v5", tensor(&[1, 20, 6], &one))]).is_err(), "three labels");
+    let unnamed = |outputs: &[(&str, Tensor)]| with_labels("boxes", outputs, &Labels::default()).map(|seen| seen.form);
+    assert!(unnamed(&[("v5", tensor(&[1, 20, 6], &one))]).expect("boxes").starts_with("centre x"));
+    // An angle after the scores may be negative.
+    let mut angles = vec![0.5f32; 8 * 40];
+    angles[7 * 40] = -0.5;
+    assert!(unnamed(&[("obb", tensor(&[1, 8, 40], &angles))]).is_err());
     // Scores above 1 are none, and other numbers of classes than labels are another form.
     let poses: Vec<f32> = (0..9 * 40).map(|at| at as f32).collect();
     assert!(see("boxes", &[("poses", tensor(&[1, 9, 40], &poses))]).is_err());

@@ -29,6 +29,9 @@ pub(super) fn ranked(outputs: &[Numbers<'_>], count: usize, labels: &Labels) -> 
             [classes] | [_, classes] | [_, classes, 1, 1] | [_, 1, 1, classes] if classes > 1 => classes,
             _ => continue,
         };
+        if !labels.is_empty() && !labels.has(classes) {
+            return Err(format!("{} has {classes} classes, but --labels has another number of lines", output.name));
+        }
         for (image, scores) in output.values.chunks_exact(classes).enumerate() {
             let probabilities = probabilities(scores);
             let mut order: Vec<usize> = (0..classes).filter(|class| !scores[*class].is_nan()).collect();

@@ -49,7 +49,7 @@ impl Marker {
         let names = |fuse: Rewrites| fuse.iter().map(|rewrite| rewrite.to_string()).collect::<Vec<_>>().join(",");
         let fuse = fuse.map(|fuse| Ok(format!("fused: {}", names(fuse))));
         let images = command.images.preprocessing()?;
-        let images = (images != Preprocessing::default()).then(|| Ok(format!("images: {images:?}")));
+        let images = (images != Preprocessing::default()).then(|| Ok(images.to_string()));
         let given = command.input.iter().map(|input| match named(input) {
             (Some(name), path) => Ok(format!("{name}={}", state(path)?)),
             (None, path) => state(path),

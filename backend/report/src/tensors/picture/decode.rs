@@ -46,11 +46,12 @@ impl Picture {
         let mut reader = decoder.read_info().map_err(wrong)?;
         let (width, height) = (reader.info().width as usize, reader.info().height as usize);
         few_enough(width, height)?;
-        wanted([height, width])?;
+        let turn = reader.info().exif_metadata.as_deref().map_or(Turn::default(), Turn::of);
+        wanted(turn.size([height, width]))?;
         let size = reader.output_buffer_size().ok_or("is an image larger than the memory")?;
         let mut pixels = vec![0; size];
         let frame = reader.next_frame(&mut pixels).map_err(wrong)?;
-        Ok(Self { width, height, samples: frame.color_type.samples(), pixels })
+        Ok(Self { width, height, samples: frame.color_type.samples(), pixels }.turned(turn))
     }
 
     fn jpeg(bytes: Vec<u8>, wanted: impl FnOnce([usize; 2]) -> Result<(), String>) -> Result<Self, String> {
@@ -89,15 +90,24 @@ impl Picture {
 
     /// Whether the file says that the image is shown turned or mirrored.
     pub(super) fn is_turned(bytes: &[u8]) -> bool {
-        let mut decoder = JpegDecoder::new(ZCursor::new(bytes));
-        decoder.decode_headers().is_ok() && decoder.exif().is_some_and(|exif| Turn::of(exif) != Turn::default())
+        let mut jpeg = JpegDecoder::new(ZCursor::new(bytes));
+        let png = png::Decoder::new(Cursor::new(bytes)).read_info().ok();
+        let exif = png.and_then(|reader| reader.info().exif_metadata.clone());
+        let is_turned = |exif: &[u8]| Turn::of(exif) != Turn::default();
+        exif.is_some_and(|exif| is_turned(&exif))
+            || (jpeg.decode_headers().is_ok() && jpeg.exif().is_some_and(|exif| is_turned(exif)))
     }
 
     /// Returns the image as a PNG file.
     pub(super) fn to_png(&self) -> Result<Vec<u8>, png::EncodingError> {
         let mut bytes = Vec::new();
         let mut encoder = png::Encoder::new(&mut bytes, self.width as u32, self.height as u32);
-        encoder.set_color(if self.samples == 1 { png::ColorType::Grayscale } else { png::ColorType::Rgb });
+        encoder.set_color(match self.samples {
+            1 => png::ColorType::Grayscale,
+            2 => png::ColorType::GrayscaleAlpha,
+            3 => png::ColorType::Rgb,
+            _ => png::ColorType::Rgba,
+        });
         encoder.write_header()?.write_image_data(&self.pixels)?;
         Ok(bytes)
     }

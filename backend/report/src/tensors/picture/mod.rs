@@ -245,10 +245,8 @@ impl<'p> Target<'p> {
                 Layout::Nhwc => (channel, self.channels),
                 Layout::Nchw => (channel * area, 1),
             };
-            let pixels = resample::scaled(&plane, axes, MARGIN);
-            for (value, pixel) in values[start + first..].iter_mut().step_by(step).zip(pixels) {
-                *value = self.normed(pixel, colour, channel);
-            }
+            let own = &mut values[start + first..];
+            resample::scale(&plane, axes, MARGIN, |at, pixel| own[at * step] = self.normed(pixel, colour, channel));
         }
         Ok(())
     }
@@ -325,6 +323,19 @@ impl<'p> Target<'p> {
 /// Returns a number of images with the verb.
 fn are(images: usize) -> String {
     if images == 1 { "1 is".into() } else { format!("{images} are") }
+}
+
+impl fmt::Display for Preprocessing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { norm, affine, size, fit, colors, layout } = self;
+        let norm = norm.map(|norm| format!("norm {norm:?}"));
+        let affine = affine.as_ref().map(|[mean, scale]| format!("mean {mean:?}, scale {scale:?}"));
+        let size = size.map(|[rows, columns]| format!("size {rows}x{columns}"));
+        let layout = layout.map(|layout| format!("layout {layout:?}"));
+        let rest = [Some(format!("fit {fit:?}")), Some(format!("colours {colors:?}"))];
+        let all: Vec<_> = [norm, affine, size, layout].into_iter().chain(rest).flatten().collect();
+        write!(f, "images: {}", all.join(", ").to_lowercase())
+    }
 }
 
 impl Norm {

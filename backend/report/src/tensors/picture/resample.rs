@@ -63,26 +63,30 @@ impl Axis {
     }
 }
 
-/// Returns a channel of an image, scaled and with `margin` around it. In addition to the result, it takes the memory of
-/// one row of the image.
-pub(super) fn scaled(plane: &[f32], [down, across]: [Axis; 2], margin: f32) -> Vec<f32> {
+/// Scales a channel of an image and passes each element with its place, row by row, to `take`; those around the image
+/// are `margin`. Takes the memory of one row of the image.
+pub(super) fn scale(plane: &[f32], [down, across]: [Axis; 2], margin: f32, mut take: impl FnMut(usize, f32)) {
     let (rows, columns) = (down.windows(), across.windows());
     // Columns that are cropped are not read.
     let left = columns.iter().map(|(first, _)| *first).min().unwrap_or(0);
     let right = columns.iter().map(|(first, weights)| first + weights.len()).max().unwrap_or(0);
-    let mut result = vec![margin; down.count * across.count];
     let mut blended = vec![0.0; right - left];
-    let shown = result.chunks_exact_mut(across.count.max(1)).skip(down.margins[0]).zip(&rows);
-    for (line, (first, weights)) in shown {
+    for row in 0..down.count {
+        let window = row.checked_sub(down.margins[0]).and_then(|row| rows.get(row));
+        let line = row * across.count;
+        let Some((first, weights)) = window else {
+            (0..across.count).for_each(|column| take(line + column, margin));
+            continue;
+        };
         blended.fill(0.0);
         for (row, weight) in plane.chunks_exact(across.length).skip(*first).zip(weights) {
             blended.iter_mut().zip(&row[left..right]).for_each(|(sum, pixel)| *sum += weight * pixel);
         }
-        for (value, (first, weights)) in line[across.margins[0]..].iter_mut().zip(&columns) {
-            *value = dot(weights, &blended[first - left..]);
+        for column in 0..across.count {
+            let window = column.checked_sub(across.margins[0]).and_then(|column| columns.get(column));
+            take(line + column, window.map_or(margin, |(first, weights)| dot(weights, &blended[first - left..])));
         }
     }
-    result
 }
 
 fn dot(weights: &[f32], values: &[f32]) -> f32 {

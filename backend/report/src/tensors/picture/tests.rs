@@ -113,7 +113,11 @@ fn letterboxes_of_any_size_show_the_whole_image() {
         let flat = vec![7.0; pixels[0] * pixels[1]];
         for fit in [Fit::Crop, Fit::Letterbox, Fit::Stretch] {
             let axes = Axis::both(pixels, elements, fit);
-            let scaled = resample::scaled(&flat, axes, MARGIN);
+            let mut scaled = Vec::new();
+            resample::scale(&flat, axes, MARGIN, |at, value| {
+                assert_eq!(at, scaled.len(), "each element once, in order");
+                scaled.push(value);
+            });
             assert_eq!(scaled.len(), elements[0] * elements[1]);
             let shown = scaled.iter().filter(|value| (**value - 7.0).abs() < 1e-3).count();
             let margin = scaled.iter().filter(|value| **value == MARGIN).count();
