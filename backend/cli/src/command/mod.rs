@@ -341,14 +341,16 @@ fn refusing_platforms(command: clap::Command) -> clap::Command {
     })
 }
 
-/// Returns the arguments with `demo` for `run`, if there is neither a model nor an option of `run`.
+/// Returns the arguments with `demo` for `run`, if there is neither a model nor an option of `run`, and with the option
+/// alone for `help -h`.
 fn spelled_out(mut arguments: Vec<OsString>) -> Vec<OsString> {
     let is_global = |argument: &OsString| ["--json", "-q", "--quiet"].iter().any(|global| argument == global);
     let mut own = arguments.iter_mut().skip(1).filter(|argument| !is_global(argument));
-    if let (Some(run), None) = (own.next(), own.next())
-        && run == "run"
-    {
-        *run = "demo".into();
+    match (own.next(), own.next(), own.next()) {
+        (Some(run), None, None) if run == "run" => *run = "demo".into(),
+        // The help of `help` is that of the whole command.
+        (Some(help), Some(form), None) if help == "help" && (form == "-h" || form == "--help") => *help = form.clone(),
+        _ => {}
     }
     arguments
 }

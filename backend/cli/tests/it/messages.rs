@@ -45,6 +45,7 @@ fn help_explains_in_three_lengths() {
     let explanation = "A plan file has its own order.";
     assert!(all.contains(explanation) && !options.contains(explanation) && !short.contains(explanation));
     assert!(!command.text(&["help", "help"]).is_empty());
+    assert_eq!(command.text(&["help", "-h"]), command.text(&["-h"]));
 }
 
 #[test]
