@@ -86,8 +86,7 @@ pub fn lower_bound(problem: &Problem<'_>) -> LowerBound {
 ///
 /// The path takes `O(edges × devices²)` in the worst case, but `O(edges × devices × log devices)` if end times differ
 /// by more than transfers take. If memory is limited, it is also proportional to the steps of a function of memory, at
-/// most 32. The work and the refutations each take the time
-/// of some hundred million steps at most.
+/// most 32. The work and the refutations each take the time of some hundred million steps at most.
 pub fn lower_bounds(problem: &Problem<'_>) -> Vec<LowerBound> {
     let paths = Paths::new(problem);
     let weights = Weights::of(problem);

@@ -28,6 +28,7 @@ pub(crate) fn read_inputs(args: &ModelArgs, folder: Option<&Path>, session: &Ses
             given = read_file(name, file, session, given)?;
         }
     }
+    args.images.check(args.has_images())?;
     for (name, files) in image_files(args, session)? {
         given.claim(&name, place(&files[0], Label::Only)).map_err(|reason| CliError::in_file(&files[0], reason))?;
         let (tensor, images) = read_images(args, &name, &files, session, &given.inputs)?;

@@ -91,7 +91,6 @@ impl InspectCommand {
         };
         session.verify_weights().map_err(CliError::input)?;
         let set = located.as_ref().and_then(|located| located.sets.first());
-        self.model.images.check(self.model.has_images())?;
         let given = read_inputs(&self.model, set.map(PathBuf::as_path), &session)?;
         // Sizes that the model does not have are an error of the command line, not an obstacle of the model.
         session.open_dims(&given)?;

@@ -227,7 +227,6 @@ impl MeasureArgs {
             return open::open(&self.devices, None, &ModelArgs { random, ..model.clone() }, &place, true);
         }
         let (session, store, sets) = open_session(&self.devices, None, model, &place, true)?;
-        model.images.check(model.has_images())?;
         let given = read_inputs(model, sets.first().map(PathBuf::as_path), &session)?;
         let (inputs, assumed) = match model.random.or(model.input.is_empty().then_some(0)) {
             Some(seed) => session.fill_assumed(given, seed)?,

@@ -70,7 +70,6 @@ pub(super) fn open(
 
 /// Returns the inputs from the command line, and random inputs if requested.
 pub(super) fn inputs_of(model: &ModelArgs, sets: &[PathBuf], session: &Session) -> Result<Inputs, CliError> {
-    model.images.check(model.has_images())?;
     let given = read_inputs(model, sets.first().map(PathBuf::as_path), session)?;
     let seed = model.random.or((model.input.is_empty() && sets.is_empty()).then_some(0));
     Ok(match seed {

@@ -12,7 +12,7 @@ use super::refine::RefineArgs;
 use super::slowest::Slowest;
 use super::steps::StepArgs;
 use super::trace_file::{self, TraceFormat};
-use super::vision::VisionArgs;
+use super::vision::{View, VisionArgs};
 use super::{CliError, Output, if_named, is_quiet, note, outputs, pretty, settled, version, write_file, write_with};
 use anabranch::CostStore;
 use anabranch::compare::{Series, SeriesOptions, measure};
@@ -24,7 +24,6 @@ use anabranch_report::report::trace;
 use anabranch_report::run::{Gantt, Report};
 use anabranch_report::show;
 use anabranch_report::trace::Trace;
-use anabranch_report::vision::Seen;
 use clap::Args;
 use serde::Serialize;
 use std::fmt::Display;
@@ -150,7 +149,7 @@ impl RunCommand {
         settled([
             output.text_or_json(|| results.text(), &results),
             unseen,
-            self.vision.draw(&opened.session, &self.model, results.seen.as_ref()),
+            self.vision.draw(results.seen.as_ref()),
             results.verdicts.as_ref().map_or(Ok(()), Verdicts::settle),
             if_named(self.refine.write_plan.as_ref(), |path| write_file(path, pretty(&shown.prepared.plan_file())?)),
             self.output
@@ -287,7 +286,7 @@ struct Results {
     #[serde(skip)]
     gantt: Gantt,
     #[serde(rename = "shown", skip_serializing_if = "Option::is_none")]
-    seen: Option<Seen>,
+    seen: Option<View>,
     #[serde(rename = "expected", skip_serializing_if = "Option::is_none")]
     verdicts: Option<Verdicts>,
 }
@@ -296,7 +295,7 @@ impl Results {
     fn text(&self) -> String {
         let Self { report, gantt, .. } = self;
         if is_quiet() {
-            let shown = self.seen.as_ref().map_or(String::new(), Seen::text);
+            let shown = self.seen.as_ref().map_or(String::new(), View::text);
             let parallel = self.parallel.as_ref().map_or(String::new(), Parallel::to_string);
             return format!("{}\n{parallel}{shown}", report.brief());
         }

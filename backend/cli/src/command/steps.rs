@@ -74,7 +74,6 @@ impl StepArgs {
     ) -> Result<(), CliError> {
         open::print_notes(&session, output);
         let form = to.map(|path| outputs::form(path, session.outputs())).transpose()?;
-        model.images.check(model.has_images())?;
         let given = read_inputs(model, set, &session)?;
         let feeds: Vec<_> = self.feed.iter().map(|(output, input)| (&**output, &**input)).collect();
         let mut state = session.stateful(&feeds)?;

@@ -8,6 +8,7 @@ use anabranch::session::{Outputs, Session};
 use anabranch_report::tensors::picture::{Prepared, embeddable};
 use anabranch_report::vision::{Labels, Seen, Show, picture, seen};
 use clap::Args;
+use serde::Serialize;
 use std::path::PathBuf;
 
 /// Least score of an object by default.
@@ -35,6 +36,21 @@ pub(crate) struct VisionArgs {
     picture: Option<PathBuf>,
 }
 
+/// Contents of the outputs, and the images that they are of.
+#[derive(Serialize)]
+#[serde(transparent)]
+pub(crate) struct View {
+    seen: Seen,
+    #[serde(skip)]
+    images: Vec<Prepared>,
+}
+
+impl View {
+    pub(crate) fn text(&self) -> String {
+        self.seen.text()
+    }
+}
+
 impl VisionArgs {
     /// Reads the labels, before anything is run.
     pub(crate) fn labels(&self) -> Result<Labels, CliError> {
@@ -49,20 +65,20 @@ impl VisionArgs {
         model: &ModelArgs,
         outputs: &Outputs,
         labels: &Labels,
-    ) -> Result<Option<Seen>, CliError> {
+    ) -> Result<Option<View>, CliError> {
         let Some(show) = self.show else { return Ok(None) };
         let (images, threshold) = (images_of(model, session)?, self.threshold.unwrap_or(THRESHOLD));
-        let seen = seen(show, outputs.iter(), labels, threshold, &images);
-        seen.map(Some).map_err(|reason| CliError::input(format!("--show: {reason}")))
+        let seen = seen(show, outputs.iter(), labels, threshold, &images)
+            .map_err(|reason| CliError::input(format!("--show: {reason}")))?;
+        Ok(Some(View { seen, images }))
     }
 
     /// Draws what is shown, if a file is named.
-    pub(crate) fn draw(&self, session: &Session, model: &ModelArgs, seen: Option<&Seen>) -> Result<(), CliError> {
-        let Some((path, seen)) = self.picture.as_ref().zip(seen) else { return Ok(()) };
-        let images = images_of(model, session)?;
+    pub(crate) fn draw(&self, view: Option<&View>) -> Result<(), CliError> {
+        let Some((path, View { seen, images })) = self.picture.as_ref().zip(view) else { return Ok(()) };
         let read = |image: &Prepared| embeddable(&image.file).map_err(|reason| CliError::in_file(&image.file, reason));
         let files = images.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-        write_file(path, picture(seen, &images, &files))
+        write_file(path, picture(seen, images, &files))
     }
 
     /// Refuses what cannot be shown, before anything is run.

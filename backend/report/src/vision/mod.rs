@@ -11,6 +11,7 @@ use crate::table::Table;
 use crate::tensors::picture::Prepared;
 use anabranch::files;
 use anabranch_kernels::Tensor;
+use anabranch_kernels::dtype::Element;
 pub use boxes::{Object, Unit};
 use half::{bf16, f16};
 pub use mask::{Mask, Share};
@@ -24,8 +25,9 @@ pub use top::Ranked;
 /// Most bytes of a file of labels.
 const MOST_BYTES: u64 = 16 << 20;
 
-/// Most classes of an image that are shown if no number is given.
-const MOST_RANKED: NonZeroUsize = NonZeroUsize::new(5).expect("is not 0");
+/// Classes of an image that are shown if no number is given, and the most that can be asked for.
+const USUAL_RANKED: NonZeroUsize = NonZeroUsize::new(5).expect("is not 0");
+const MOST_RANKED: usize = 1000;
 
 /// Meaning of an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,14 +79,16 @@ impl FromStr for Show {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match (text, text.strip_prefix("top")) {
-            ("boxes", _) => Ok(Self::Boxes),
-            ("mask", _) => Ok(Self::Mask),
-            (_, Some("")) => Ok(Self::Top(MOST_RANKED)),
-            (_, Some(count)) if count.parse::<NonZeroUsize>().is_ok_and(|count| count.get() <= 1000) => {
-                Ok(Self::Top(count.parse().unwrap_or(MOST_RANKED)))
-            }
-            _ => Err(format!("`{text}` is unknown; use top5 (up to top1000), boxes or mask")),
+        let top = || match text.strip_prefix("top")? {
+            "" => Some(USUAL_RANKED),
+            count => count.parse().ok().filter(|count: &NonZeroUsize| count.get() <= MOST_RANKED),
+        };
+        match text {
+            "boxes" => Ok(Self::Boxes),
+            "mask" => Ok(Self::Mask),
+            _ => top()
+                .map(Self::Top)
+                .ok_or_else(|| format!("`{text}` is unknown; use top5 (up to top1000), boxes or mask")),
         }
     }
 }
@@ -163,27 +167,28 @@ impl Seen {
 }
 
 impl<'o> Numbers<'o> {
+    /// Returns an output whose elements are floats, whole numbers of 64, 32 or 8 bits, or truth values.
     fn of(name: &'o str, tensor: &'o Tensor) -> Option<Self> {
-        let dims = tensor.shape().dims();
-        let of = |values: Vec<f32>, is_whole| Some(Self { name, dims, values, is_whole });
-        if let Some(values) = tensor.elements::<f32>() {
-            of(values.to_vec(), false)
-        } else if let Some(values) = tensor.elements::<f16>() {
-            of(values.iter().map(|value| value.to_f32()).collect(), false)
-        } else if let Some(values) = tensor.elements::<bf16>() {
-            of(values.iter().map(|value| value.to_f32()).collect(), false)
-        } else if let Some(values) = tensor.elements::<f64>() {
-            of(values.iter().map(|value| *value as f32).collect(), false)
-        } else if let Some(values) = tensor.elements::<i64>() {
-            of(values.iter().map(|value| *value as f32).collect(), true)
-        } else if let Some(values) = tensor.elements::<i32>() {
-            of(values.iter().map(|value| *value as f32).collect(), true)
-        } else if let Some(values) = tensor.elements::<u8>() {
-            of(values.iter().map(|value| f32::from(*value)).collect(), true)
-        } else {
-            None
-        }
+        let floats = || {
+            (widened(tensor, |value: &f32| *value))
+                .or_else(|| widened(tensor, |value: &f16| value.to_f32()))
+                .or_else(|| widened(tensor, |value: &bf16| value.to_f32()))
+                .or_else(|| widened(tensor, |value: &f64| *value as f32))
+        };
+        let whole = || {
+            (widened(tensor, |value: &i64| *value as f32))
+                .or_else(|| widened(tensor, |value: &i32| *value as f32))
+                .or_else(|| widened(tensor, |value: &u8| f32::from(*value)))
+        };
+        let floats = floats().map(|values| (values, false));
+        let (values, is_whole) = floats.or_else(|| whole().map(|values| (values, true)))?;
+        Some(Self { name, dims: tensor.shape().dims(), values, is_whole })
     }
+}
+
+/// Returns the elements of a tensor, if they have this type.
+fn widened<T: Element>(tensor: &Tensor, widen: fn(&T) -> f32) -> Option<Vec<f32>> {
+    Some(tensor.elements()?.iter().map(widen).collect())
 }
 
 /// Returns the number of a class that is written as an element.

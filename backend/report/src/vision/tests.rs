@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::tensors::picture::{Preprocessing, Target};
-use anabranch_kernels::dtype::Element;
 use anabranch_kernels::{DType, Shape};
 
 fn tensor<T: Element>(dims: &[usize], values: &[T]) -> Tensor {
@@ -201,7 +200,7 @@ fn what_is_seen_is_drawn_where_it_is_in_the_image() {
 
 #[test]
 fn what_to_show_and_labels_are_read_or_refused() {
-    assert_eq!("top".parse(), Ok(Show::Top(MOST_RANKED)));
+    assert_eq!("top".parse(), Ok(Show::Top(USUAL_RANKED)));
     assert_eq!("top12".parse::<Show>().ok(), NonZeroUsize::new(12).map(Show::Top));
     for wrong in ["", "top0", "top-1", "top1001", "box"] {
         assert!(wrong.parse::<Show>().expect_err("unknown").contains("boxes or mask"), "{wrong}");

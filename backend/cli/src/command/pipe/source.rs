@@ -3,6 +3,7 @@
 use super::PipeCommand;
 use crate::command::CliError;
 use crate::command::args::ModelArgs;
+use crate::command::images::ImageArgs;
 use crate::command::inputs::{check_host_memory, fits, own_name, prepared, read_images, read_inputs};
 use anabranch::import::Dim;
 use anabranch::planning::name_matches;
@@ -50,7 +51,9 @@ impl<'a> Source<'a> {
     /// Finds the data sets that the command names.
     pub(super) fn find(command: &PipeCommand, session: &'a Session) -> Result<Self, CliError> {
         let model = command.model();
-        let common = read_inputs(&model, None, session)?;
+        // Samples may be images, too, for which the same options count.
+        let images = if model.has_images() { model.images.clone() } else { ImageArgs::default() };
+        let common = read_inputs(&ModelArgs { images, ..model.clone() }, None, session)?;
         let batch = command.batch.get();
         let sets = match (command.random, &command.inputs[..]) {
             (Some(count), _) => {

@@ -26,6 +26,8 @@ pub(super) struct Picture {
     /// 1 or 3 for grey or colours, plus 1 for opacity.
     samples: usize,
     pixels: Vec<u8>,
+    /// Whether the file has it turned or mirrored.
+    pub(super) is_turned: bool,
 }
 
 impl Picture {
@@ -51,7 +53,7 @@ impl Picture {
         let size = reader.output_buffer_size().ok_or("is an image larger than the memory")?;
         let mut pixels = vec![0; size];
         let frame = reader.next_frame(&mut pixels).map_err(wrong)?;
-        Ok(Self { width, height, samples: frame.color_type.samples(), pixels }.turned(turn))
+        Ok(Self { width, height, samples: frame.color_type.samples(), pixels, is_turned: false }.turned(turn))
     }
 
     fn jpeg(bytes: Vec<u8>, wanted: impl FnOnce([usize; 2]) -> Result<(), String>) -> Result<Self, String> {
@@ -71,7 +73,7 @@ impl Picture {
         let pixels = decoder.decode().map_err(wrong)?;
         let samples = pixels.len().checked_div(width * height).unwrap_or(0);
         if matches!(samples, 1 | 3) {
-            Ok(Self { width, height, samples, pixels }.turned(turn))
+            Ok(Self { width, height, samples, pixels, is_turned: false }.turned(turn))
         } else {
             Err("is not a colour image".into())
         }
@@ -86,16 +88,6 @@ impl Picture {
             Err(String::new())
         });
         size.ok_or_else(|| ended.map_or_else(|reason| reason, |_| "is an image without a size".into()))
-    }
-
-    /// Whether the file says that the image is shown turned or mirrored.
-    pub(super) fn is_turned(bytes: &[u8]) -> bool {
-        let mut jpeg = JpegDecoder::new(ZCursor::new(bytes));
-        let png = png::Decoder::new(Cursor::new(bytes)).read_info().ok();
-        let exif = png.and_then(|reader| reader.info().exif_metadata.clone());
-        let is_turned = |exif: &[u8]| Turn::of(exif) != Turn::default();
-        exif.is_some_and(|exif| is_turned(&exif))
-            || (jpeg.decode_headers().is_ok() && jpeg.exif().is_some_and(|exif| is_turned(exif)))
     }
 
     /// Returns the image as a PNG file.
@@ -125,7 +117,7 @@ impl Picture {
                 pixels.extend_from_slice(&self.pixels[at..at + self.samples]);
             }
         }
-        Self { width, height, pixels, ..self }
+        Self { width, height, pixels, is_turned: true, ..self }
     }
 
     /// Returns the image as `channels` channels. Grey is repeated, colours are weighted as in ITU-R BT.601, opacity is

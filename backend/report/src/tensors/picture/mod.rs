@@ -116,10 +116,10 @@ pub struct Prepared {
 /// # Errors
 /// If the file cannot be read.
 pub fn embeddable(path: &Path) -> Result<Vec<u8>, String> {
-    let bytes = files::read(path, decode::MOST_BYTES).map_err(|error| error.to_string())?;
-    match Picture::is_turned(&bytes) {
-        false => Ok(bytes),
-        true => Picture::read(path, |_| Ok(()))?.to_png().map_err(|error| error.to_string()),
+    let picture = Picture::read(path, |_| Ok(()))?;
+    match picture.is_turned {
+        false => files::read(path, decode::MOST_BYTES).map_err(|error| error.to_string()),
+        true => picture.to_png().map_err(|error| error.to_string()),
     }
 }
 
