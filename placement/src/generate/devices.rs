@@ -1,6 +1,6 @@
 //! Random platforms of CPUs and GPUs (Laich 2017, chapter 6).
 
-use super::parameters::{self, Parameter, RANGE, SpellingError, range, range_text, whole};
+use super::parameters::{self, Field, Parameter, SpellingError};
 use super::{GenerateError, MAX_DEVICES, Random, check_count, check_parameter};
 use crate::platform::{Device, DeviceKind, Platform};
 use std::fmt;
@@ -45,30 +45,14 @@ const PARAMETERS: [Parameter<Devices>; 4] = [
     Parameter {
         key: "cpu-share",
         about: "probability of a CPU; the others are GPUs",
-        expected: "a number from 0 to 1, such as 0.6",
-        write: |devices| Some(devices.cpu_share.to_string()),
-        read: |devices, text| text.parse().ok().map(|share| devices.cpu_share = share),
+        field: Field::Share(|devices| &mut devices.cpu_share),
     },
-    Parameter {
-        key: "speed",
-        about: "operations per time unit",
-        expected: RANGE,
-        write: |devices| Some(range_text(&devices.speed)),
-        read: |devices, text| range(text).map(|range| devices.speed = range),
-    },
-    Parameter {
-        key: "rate",
-        about: "bytes per time unit of a link",
-        expected: RANGE,
-        write: |devices| Some(range_text(&devices.rate)),
-        read: |devices, text| range(text).map(|range| devices.rate = range),
-    },
+    Parameter { key: "speed", about: "operations per time unit", field: Field::Range(|devices| &mut devices.speed) },
+    Parameter { key: "rate", about: "bytes per time unit of a link", field: Field::Range(|devices| &mut devices.rate) },
     Parameter {
         key: "memory-times-speed",
         about: "product of a device's memory in bytes and its speed",
-        expected: "a whole number up to 10^15",
-        write: |devices| Some(devices.memory_times_speed.to_string()),
-        read: |devices, text| whole(text).map(|product| devices.memory_times_speed = product),
+        field: Field::Whole(|devices| &mut devices.memory_times_speed),
     },
 ];
 

@@ -10,7 +10,7 @@
 //! distance (a limit of 3 connects levels 1 or 2 apart), round probabilities give its numbers of edges.
 //! [`Layered::table_7_1`] uses these probabilities.
 
-use super::parameters::{self, Parameter, RANGE, SpellingError, range, range_text};
+use super::parameters::{self, Field, Parameter, SHARE, SpellingError};
 use super::{GenerateError, MAX_PAIRS, MAX_TASKS, Random, check_count, check_parameter, check_size};
 use crate::graph::{DatumId, GraphBuilder, Task, TaskGraph, TaskId};
 use crate::platform::DeviceKinds;
@@ -88,93 +88,64 @@ impl Default for Layered {
     }
 }
 
-/// Kind of probabilities and factors, for messages.
-const SHARE: &str = "a number from 0 to 1, such as 0.05";
-
 /// Parameters after the number of levels.
 const PARAMETERS: [Parameter<Layered>; 11] = [
-    Parameter {
-        key: "tasks",
-        about: "tasks per level",
-        expected: RANGE,
-        write: |layered| Some(range_text(&layered.tasks_a_level)),
-        read: |layered, text| range(text).map(|range| layered.tasks_a_level = range),
-    },
+    Parameter { key: "tasks", about: "tasks per level", field: Field::Range(|layered| &mut layered.tasks_a_level) },
     Parameter {
         key: "edge-probability",
         about: "of an edge between tasks on neighbouring levels",
-        expected: SHARE,
-        write: |layered| Some(layered.edge_probability.to_string()),
-        read: |layered, text| text.parse().ok().map(|share| layered.edge_probability = share),
+        field: Field::Share(|layered| &mut layered.edge_probability),
     },
     Parameter {
         key: "limit",
         about: "edge level limit: tasks fewer levels apart are equally likely to have an edge",
-        expected: "a whole number below 4294967296, such as 10",
-        write: |layered| match layered.reach {
-            EdgeReach::Limit(limit) => Some(limit.to_string()),
-            EdgeReach::Decay(_) => None,
+        field: Field::Other {
+            expected: "a whole number below 4294967296, such as 10",
+            write: |layered| match layered.reach {
+                EdgeReach::Limit(limit) => Some(limit.to_string()),
+                EdgeReach::Decay(_) => None,
+            },
+            read: |layered, text| text.parse().ok().map(|limit| layered.reach = EdgeReach::Limit(limit)),
         },
-        read: |layered, text| text.parse().ok().map(|limit| layered.reach = EdgeReach::Limit(limit)),
     },
     Parameter {
         key: "decay",
         about: "factor of the probability per further level, instead of limit",
-        expected: SHARE,
-        write: |layered| match layered.reach {
-            EdgeReach::Limit(_) => None,
-            EdgeReach::Decay(factor) => Some(factor.to_string()),
+        field: Field::Other {
+            expected: SHARE,
+            write: |layered| match layered.reach {
+                EdgeReach::Limit(_) => None,
+                EdgeReach::Decay(factor) => Some(factor.to_string()),
+            },
+            read: |layered, text| text.parse().ok().map(|factor| layered.reach = EdgeReach::Decay(factor)),
         },
-        read: |layered, text| text.parse().ok().map(|factor| layered.reach = EdgeReach::Decay(factor)),
     },
     Parameter {
         key: "long-range-share",
         about: "share of long-range edges in all edges",
-        expected: SHARE,
-        write: |layered| Some(layered.long_range_share.to_string()),
-        read: |layered, text| text.parse().ok().map(|share| layered.long_range_share = share),
+        field: Field::Share(|layered| &mut layered.long_range_share),
     },
     Parameter {
         key: "tensor-size",
         about: "bytes of a task's datum",
-        expected: RANGE,
-        write: |layered| Some(range_text(&layered.tensor_size)),
-        read: |layered, text| range(text).map(|range| layered.tensor_size = range),
+        field: Field::Range(|layered| &mut layered.tensor_size),
     },
-    Parameter {
-        key: "operations",
-        about: "of a task",
-        expected: RANGE,
-        write: |layered| Some(range_text(&layered.operations)),
-        read: |layered, text| range(text).map(|range| layered.operations = range),
-    },
-    Parameter {
-        key: "memory",
-        about: "resident bytes of a task",
-        expected: RANGE,
-        write: |layered| Some(range_text(&layered.memory)),
-        read: |layered, text| range(text).map(|range| layered.memory = range),
-    },
+    Parameter { key: "operations", about: "of a task", field: Field::Range(|layered| &mut layered.operations) },
+    Parameter { key: "memory", about: "resident bytes of a task", field: Field::Range(|layered| &mut layered.memory) },
     Parameter {
         key: "cpu-only",
         about: "probability that a task runs only on CPUs",
-        expected: SHARE,
-        write: |layered| Some(layered.cpu_only.to_string()),
-        read: |layered, text| text.parse().ok().map(|share| layered.cpu_only = share),
+        field: Field::Share(|layered| &mut layered.cpu_only),
     },
     Parameter {
         key: "gpu-only",
         about: "probability that a task runs only on GPUs",
-        expected: SHARE,
-        write: |layered| Some(layered.gpu_only.to_string()),
-        read: |layered, text| text.parse().ok().map(|share| layered.gpu_only = share),
+        field: Field::Share(|layered| &mut layered.gpu_only),
     },
     Parameter {
         key: "colocation",
         about: "factor of the number of colocation groups",
-        expected: SHARE,
-        write: |layered| Some(layered.colocation.to_string()),
-        read: |layered, text| text.parse().ok().map(|factor| layered.colocation = factor),
+        field: Field::Share(|layered| &mut layered.colocation),
     },
 ];
 

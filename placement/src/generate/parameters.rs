@@ -42,12 +42,65 @@ pub enum SpellingError {
 pub(super) struct Parameter<T> {
     pub(super) key: &'static str,
     pub(super) about: &'static str,
-    /// Kind of its values, for messages.
-    pub(super) expected: &'static str,
+    pub(super) field: Field<T>,
+}
+
+/// Place of a parameter's value.
+pub(super) enum Field<T> {
+    /// Two numbers, as in `20-80`, or one for both.
+    Range(fn(&mut T) -> &mut RangeInclusive<u64>),
+    /// A probability or a factor.
+    Share(fn(&mut T) -> &mut f64),
+    /// A whole number up to 10^15.
+    Whole(fn(&mut T) -> &mut u64),
+    /// A value that has no field of its own.
+    Other {
+        /// Kind of its values, for messages.
+        expected: &'static str,
+        /// Returns the value as text; `None` if another parameter replaces it.
+        write: fn(&T) -> Option<String>,
+        /// Reads the value; `None` if the text is not of the kind.
+        read: fn(&mut T, &str) -> Option<()>,
+    },
+}
+
+/// Kind of probabilities and factors, for messages.
+pub(super) const SHARE: &str = "a number from 0 to 1, such as 0.05";
+
+impl<T: Clone> Field<T> {
+    /// Kind of the values, for messages.
+    fn expected(&self) -> &'static str {
+        match self {
+            Field::Range(_) => "two whole numbers up to 10^15, the lesser first, as in 20-80",
+            Field::Share(_) => SHARE,
+            Field::Whole(_) => "a whole number up to 10^15",
+            Field::Other { expected, .. } => expected,
+        }
+    }
+
     /// Returns the value as text; `None` if another parameter replaces it.
-    pub(super) write: fn(&T) -> Option<String>,
+    fn write(&self, target: &T) -> Option<String> {
+        let mut target = target.clone();
+        Some(match self {
+            Field::Range(range) => {
+                let range = range(&mut target);
+                format!("{}-{}", range.start(), range.end())
+            }
+            Field::Share(share) => share(&mut target).to_string(),
+            Field::Whole(whole) => whole(&mut target).to_string(),
+            Field::Other { write, .. } => return write(&target),
+        })
+    }
+
     /// Reads the value; `None` if the text is not of the kind.
-    pub(super) read: fn(&mut T, &str) -> Option<()>,
+    fn read(&self, target: &mut T, text: &str) -> Option<()> {
+        match self {
+            Field::Range(field) => range(text).map(|range| *field(target) = range),
+            Field::Share(field) => text.parse().ok().map(|share| *field(target) = share),
+            Field::Whole(field) => whole(text).map(|whole| *field(target) = whole),
+            Field::Other { read, .. } => read(target, text),
+        }
+    }
 }
 
 /// Returns the size at the start of a text, and the parameters after it, without the comma.
@@ -63,7 +116,7 @@ pub(super) fn size(text: &str) -> Result<(u32, Option<&str>), SpellingError> {
 }
 
 /// Sets the parameters that `text` names, with commas between them.
-pub(super) fn read<T>(target: &mut T, text: &str, parameters: &[Parameter<T>]) -> Result<(), SpellingError> {
+pub(super) fn read<T: Clone>(target: &mut T, text: &str, parameters: &[Parameter<T>]) -> Result<(), SpellingError> {
     let mut given: Vec<&Parameter<T>> = Vec::new();
     for part in text.split(',') {
         let Some((key, value)) = part.split_once('=') else {
@@ -72,24 +125,25 @@ pub(super) fn read<T>(target: &mut T, text: &str, parameters: &[Parameter<T>]) -
         let Some(parameter) = parameters.iter().find(|parameter| parameter.key == key) else {
             return Err(SpellingError::Key { key: key.into(), known: known(parameters) });
         };
-        let &Parameter { key, expected, .. } = parameter;
+        let &Parameter { key, ref field, .. } = parameter;
         if given.iter().any(|before| before.key == key) {
             return Err(SpellingError::Repeated { key });
         }
-        (parameter.read)(target, value).ok_or_else(|| SpellingError::Value { key, value: value.into(), expected })?;
+        let refused = || SpellingError::Value { key, value: value.into(), expected: field.expected() };
+        field.read(target, value).ok_or_else(refused)?;
         given.push(parameter);
     }
-    match given.iter().find(|parameter| (parameter.write)(target).is_none()) {
+    match given.iter().find(|parameter| parameter.field.write(target).is_none()) {
         Some(&&Parameter { key, .. }) => Err(SpellingError::Replaced { key }),
         None => Ok(()),
     }
 }
 
 /// Returns the parameters that differ from those of `usual`, each after a comma.
-pub(super) fn write<T>(value: &T, usual: &T, parameters: &[Parameter<T>]) -> String {
+pub(super) fn write<T: Clone>(value: &T, usual: &T, parameters: &[Parameter<T>]) -> String {
     let differs = |parameter: &Parameter<T>| {
-        let text = (parameter.write)(value)?;
-        ((parameter.write)(usual).as_ref() != Some(&text)).then(|| format!(",{}={text}", parameter.key))
+        let text = parameter.field.write(value)?;
+        (parameter.field.write(usual).as_ref() != Some(&text)).then(|| format!(",{}={text}", parameter.key))
     };
     parameters.iter().filter_map(differs).collect()
 }
@@ -100,22 +154,14 @@ fn known<T>(parameters: &[Parameter<T>]) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
-/// Kind of values of [`range`], for messages.
-pub(super) const RANGE: &str = "two whole numbers up to 10^15, the lesser first, as in 20-80";
-
 /// Reads a range `A-B`, or a single number.
-pub(super) fn range(text: &str) -> Option<RangeInclusive<u64>> {
+fn range(text: &str) -> Option<RangeInclusive<u64>> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let (first, last) = (whole(first)?, whole(last)?);
     (first <= last).then_some(first..=last)
 }
 
 /// Reads a whole number up to 10^15.
-pub(super) fn whole(text: &str) -> Option<u64> {
+fn whole(text: &str) -> Option<u64> {
     text.parse().ok().filter(|&number| number <= MOST)
-}
-
-/// Writes a range as [`range`] reads it.
-pub(super) fn range_text(range: &RangeInclusive<u64>) -> String {
-    format!("{}-{}", range.start(), range.end())
 }

@@ -243,21 +243,30 @@ fn inputs_are_read_from_the_files_that_people_have() {
     command.refuses(&["run", &bundled("encoder.onnx"), "--no-gpu", "--input", "x.npy"], &["write NAME=x.npy"]);
 }
 
+/// Writes a model of one operator from `image`.
+fn write_unary(path: &Path, operator: &str, read: [i64; 4], output: &str, made: [i64; 4]) {
+    let graph = GraphProto {
+        node: vec![NodeProto::of(operator, &["image"], &[output])],
+        input: vec![ValueInfoProto::f32s("image", &read)],
+        output: vec![ValueInfoProto::f32s(output, &made)],
+        ..GraphProto::default()
+    };
+    fs::write(path, ModelProto::of(graph, 17).to_bytes()).expect("writable");
+}
+
+/// Writes a PNG file of this width and height.
+fn write_rgb(path: &Path, [width, height]: [u32; 2], pixels: &[u8]) {
+    let mut encoder = png::Encoder::new(fs::File::create(path).expect("writable"), width, height);
+    encoder.set_color(png::ColorType::Rgb);
+    encoder.write_header().expect("a header").write_image_data(pixels).expect("as many");
+}
+
 #[test]
 fn an_image_is_an_input() {
     let command = Anabranch::new();
-    let graph = GraphProto {
-        node: vec![NodeProto::of("Identity", &["image"], &["y"])],
-        input: vec![ValueInfoProto::f32s("image", &[1, 3, 2, 2])],
-        output: vec![ValueInfoProto::f32s("y", &[1, 3, 2, 2])],
-        ..GraphProto::default()
-    };
-    fs::write(command.path("m.onnx"), ModelProto::of(graph, 17).to_bytes()).expect("writable");
-    let mut file = fs::File::create(command.path("x.png")).expect("writable");
-    let mut encoder = png::Encoder::new(&mut file, 4, 2);
-    encoder.set_color(png::ColorType::Rgb);
+    write_unary(&command.path("m.onnx"), "Identity", [1, 3, 2, 2], "y", [1, 3, 2, 2]);
     let pixels: Vec<u8> = (0..8).flat_map(|at| [at * 10, 255, 0]).collect();
-    encoder.write_header().expect("a header").write_image_data(&pixels).expect("as many");
+    write_rgb(&command.path("x.png"), [4, 2], &pixels);
     // The middle columns; red, then green, then blue.
     let want: [f32; 12] = [10.0, 20.0, 50.0, 60.0, 255.0, 255.0, 255.0, 255.0, 0.0, 0.0, 0.0, 0.0];
     let shape = || Shape::new([1, 3, 2, 2]).expect("small");
@@ -280,19 +289,10 @@ fn an_image_is_an_input() {
 #[test]
 fn what_a_vision_model_sees_is_shown_and_drawn() {
     let command = Anabranch::new();
-    // The mean of each colour, in images of any number and size.
-    let graph = GraphProto {
-        node: vec![NodeProto::of("GlobalAveragePool", &["image"], &["colours"])],
-        input: vec![ValueInfoProto::f32s("image", &[2, 3, 2, 4])],
-        output: vec![ValueInfoProto::f32s("colours", &[2, 3, 1, 1])],
-        ..GraphProto::default()
-    };
-    fs::write(command.path("m.onnx"), ModelProto::of(graph, 17).to_bytes()).expect("writable");
+    // The mean of each colour of two images.
+    write_unary(&command.path("m.onnx"), "GlobalAveragePool", [2, 3, 2, 4], "colours", [2, 3, 1, 1]);
     for (name, pixel) in [("a.png", [9u8, 255, 0]), ("b.png", [0, 9, 255])] {
-        let mut file = fs::File::create(command.path(name)).expect("writable");
-        let mut encoder = png::Encoder::new(&mut file, 8, 8);
-        encoder.set_color(png::ColorType::Rgb);
-        encoder.write_header().expect("a header").write_image_data(&pixel.repeat(64)).expect("as many");
+        write_rgb(&command.path(name), [8, 8], &pixel.repeat(64));
     }
     fs::write(command.path("labels.txt"), "red\ngreen\nblue\n").expect("writable");
     let run = ["run", "m.onnx", "--no-gpu", "--repeat", "1", "--input", "a.png", "--input", "b.png"];
@@ -333,13 +333,7 @@ fn what_a_vision_model_sees_is_shown_and_drawn() {
     let random = ["run", "m.onnx", "--no-gpu", "--random", "1", "--image-fit", "stretch"];
     command.refuses(&random, &["--image-fit cannot be used", "no --input is an image"]);
     // In a pipeline each image is a sample.
-    let one = GraphProto {
-        node: vec![NodeProto::of("GlobalAveragePool", &["image"], &["colours"])],
-        input: vec![ValueInfoProto::f32s("image", &[1, 3, 2, 2])],
-        output: vec![ValueInfoProto::f32s("colours", &[1, 3, 1, 1])],
-        ..GraphProto::default()
-    };
-    fs::write(command.path("one.onnx"), ModelProto::of(one, 17).to_bytes()).expect("writable");
+    write_unary(&command.path("one.onnx"), "GlobalAveragePool", [1, 3, 2, 2], "colours", [1, 3, 1, 1]);
     let pipe = ["pipe", "one.onnx", "--no-gpu", "--image-norm", "none", "--inputs", "a.png", "b.png", "-o", "results"];
     command.text(&pipe);
     let red =
