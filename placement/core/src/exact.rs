@@ -107,11 +107,11 @@ pub enum ExactError {
 /// limits.
 pub fn optimum(problem: &Problem<'_>, options: &ExactOptions) -> Result<Optimum, ExactError> {
     verify_size(problem)?;
-    optimum_from(problem, options, &known_sequences(problem))
+    optimum_from(problem, options, &known_sequences(problem), None)
 }
 
 /// Searches as [`optimum`], but starts from `known` sequences of appends instead of the schedules of the strategies. A
-/// sequence that breaks a constraint is ignored.
+/// sequence that breaks a constraint is ignored. `bound` is a known lower bound, which is computed if it is not given.
 ///
 /// # Errors
 /// As [`optimum`].
@@ -119,6 +119,7 @@ pub(crate) fn optimum_from(
     problem: &Problem<'_>,
     options: &ExactOptions,
     known: &[Vec<(TaskId, DeviceId)>],
+    bound: Option<f64>,
 ) -> Result<Optimum, ExactError> {
     verify_size(problem)?;
     let mut search = Search::new(problem, *options);
@@ -137,8 +138,8 @@ pub(crate) fn optimum_from(
             let device_of = spans.iter().map(|span| span.device).collect();
             let schedule = Schedule::of_spans(problem, spans);
             let makespan = schedule.makespan;
-            let known = lower_bound(problem).value.max(open);
-            let lower_bound = if stop == StopReason::Proven { makespan } else { known.min(makespan) };
+            let bound = || bound.unwrap_or_else(|| lower_bound(problem).value).max(open);
+            let lower_bound = if stop == StopReason::Proven { makespan } else { bound().min(makespan) };
             Ok(Optimum { device_of, schedule, lower_bound, nodes, stop })
         }
         (None, StopReason::Proven) => Err(ExactError::NoPlacement),

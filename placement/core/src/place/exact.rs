@@ -90,7 +90,8 @@ impl Placer for Exact {
         };
         let known: Vec<_> = started.iter().map(|(schedule, _)| sequence(schedule)).collect();
         let options = ExactOptions { nodes: self.nodes, until };
-        let (found, mut bound, nodes) = match optimum_from(problem, &options, &known) {
+        let known_bound = started.as_ref().ok().map(|(_, bound)| *bound);
+        let (found, mut bound, nodes) = match optimum_from(problem, &options, &known, known_bound) {
             Ok(found) => {
                 let order = InOrder::new(&found.schedule.order);
                 let schedule = super::auto::simulated(problem, &found.device_of, &order)?;
