@@ -7,30 +7,24 @@
 
 use super::channel_capacities::ChannelCapacities;
 use super::handover;
-use super::mapping::refused;
 use super::options::PipelineOptions;
+use super::part_planner::{self, PartPlanner};
 use super::processors::{Processor, processors};
 use super::teams::{Team, serial_shares};
 use super::wiring::Wiring;
-use anabranch_costs::{MachineCosts, median};
-use anabranch_execute::{Activity, DevicePool, ExecError, Executor, RunOptions, RunOutput};
+use anabranch_costs::median;
+use anabranch_execute::RunOptions;
 use anabranch_ir::program::{NodeId, Program};
 use anabranch_kernels::Tensor;
 use anabranch_placement::pipeline::Link;
 use anabranch_placement_core::platform::DeviceKind;
-use anabranch_plan::StreamMode;
-use anabranch_planning::{Constraints, Lowered, PlanChoice, Planned, Planner, Strategy, link};
+use anabranch_planning::{Constraints, Planned, link};
 use anabranch_session::{Inputs, Session, SessionError, ordered};
-use std::sync::{Arc, PoisonError, RwLock};
-use std::thread;
-use std::time::Instant;
-
-/// Timed runs, after one that is not timed.
-const RUNS: usize = 3;
+use std::sync::Arc;
 
 /// Seconds of nodes on processors, for one model and one set of input shapes. Measurements of pipelines can be added.
 pub struct StageCosts {
-    pub(super) lowered: Arc<Lowered>,
+    pub(super) parts: PartPlanner,
     pub(super) processors: Vec<Processor>,
     /// Groups of processors that are cores of one device.
     pub(super) teams: Vec<Team>,
@@ -44,8 +38,6 @@ pub struct StageCosts {
     pub(super) together: f64,
     /// The session's own plan.
     pub(super) planned: Arc<Planned>,
-    /// All other costs that the session knows of the machine.
-    machine: MachineCosts,
     measured: bool,
     /// Whether nodes are bound to devices. Only the session's own plan keeps such bindings.
     pub(super) bound: bool,
@@ -60,36 +52,25 @@ impl StageCosts {
     /// # Errors
     /// If the inputs do not fit the model, or it cannot be planned or run.
     pub fn of(session: &Session, inputs: &Inputs, measure: bool) -> Result<Self, SessionError> {
-        let constraints = &session.options.constraints;
-        if !constraints.resident.is_empty() {
-            let text = "a pipeline cannot use tensors that stay on a device; open a session without them";
-            return Err(refused(text.into()));
-        }
-        let lowered = session.lowered(&session.whole, inputs)?;
-        if lowered.rest.is_some() {
-            let text = "the shapes of this model depend on computed values, so it runs in phases and cannot be \
-                 divided into stages; run the samples one after the other";
-            return Err(refused(text.into()));
-        }
-        let given = ordered(inputs, &lowered.program, |_| true)?;
+        let parts = PartPlanner::of(session, inputs)?;
+        let given = ordered(inputs, &parts.lowered.program, |_| true)?;
         let (processors, teams) = processors(session)?;
         let planned = session.plan_with(inputs, &session.choice())?;
         if session.options.calibrate {
             processors.iter().try_for_each(|processor| session.calibrate_parts(&processor.devices))?;
         }
-        let machine = session.costs().here().clone();
+        let parts = PartPlanner { machine: session.costs().here().clone(), ..parts };
         let mut costs = Self {
-            serial: vec![0.0; lowered.program.nodes.len()],
+            serial: vec![0.0; parts.lowered.program.nodes.len()],
             seconds: Vec::new(),
             together: planned.plan().predicted().makespan,
-            bound: *constraints != Constraints::default(),
+            bound: session.options.constraints != Constraints::default(),
             handover: 0.0,
             measured: false,
-            lowered,
+            parts,
             processors,
             teams,
             planned,
-            machine,
         };
         costs.predict()?;
         if measure {
@@ -120,7 +101,7 @@ impl StageCosts {
     }
 
     pub(super) fn program(&self) -> &Program {
-        &self.lowered.program
+        &self.parts.lowered.program
     }
 
     /// Seconds of some nodes on a processor.
@@ -136,7 +117,7 @@ impl StageCosts {
     pub(super) fn link(&self, from: Option<usize>, to: Option<usize>) -> Link {
         let device = |end: Option<usize>| {
             let processor = end.map(|end| &self.processors[end]);
-            let machine = processor.unwrap_or(&self.processors[0]).machine(&self.machine);
+            let machine = processor.unwrap_or(&self.processors[0]).machine(&self.parts.machine);
             machine.devices.into_iter().last()
         };
         let half = self.handover / 2.0;
@@ -145,28 +126,13 @@ impl StageCosts {
         let is_paid = from_stage_to_stage || (!self.measured && (is_gpu(from) || is_gpu(to)));
         match (device(from), device(to)) {
             (Some(a), Some(b)) if a.name != b.name && is_paid => {
-                let known = link(&self.machine, &a, &b);
+                let known = link(&self.parts.machine, &a, &b);
                 // Between CPU devices the latency is the latency of a message, and a hand-over is a message.
                 let own = if (a.kind, b.kind) == (DeviceKind::Cpu, DeviceKind::Cpu) { 0.0 } else { known.latency };
                 Link { latency: own + half, bandwidth: known.rate }
             }
             _ => Link { latency: half, ..Link::FREE },
         }
-    }
-
-    /// Plans a part of the program on a processor.
-    pub(super) fn plan(
-        &self,
-        program: &Arc<Program>,
-        processor: &Processor,
-        choice: PlanChoice,
-    ) -> Result<Arc<Planned>, SessionError> {
-        let lowered = Lowered { program: Arc::clone(program), weights: Arc::clone(&self.lowered.weights), rest: None };
-        let constraints = Constraints::default();
-        let machine = processor.machine(&self.machine);
-        let name = machine.devices.last().map_or_else(|| processor.name.clone(), |device| device.name.clone());
-        let choice = PlanChoice { strategy: Strategy::Device(name), ..choice };
-        Ok(Arc::new(Planner { lowered: &lowered, machine: &machine, constraints: &constraints }.plan(&choice)?))
     }
 
     /// Takes the measured seconds of a stage on a processor, or on several cores as one, as the time of its nodes there
@@ -188,13 +154,7 @@ impl StageCosts {
 
     /// Takes times from the cost model. If a GPU has no kernel for a node, the core that feeds it runs the node.
     fn predict(&mut self) -> Result<(), SessionError> {
-        let constraints = Constraints::default();
-        let column = |processor: &Processor| {
-            let machine = processor.machine(&self.machine);
-            let planner = Planner { lowered: &self.lowered, machine: &machine, constraints: &constraints };
-            let nodes = planner.forecast()?.nodes;
-            Ok(nodes.iter().map(|on| on.iter().rev().find_map(|seconds| *seconds).unwrap_or(0.0)).collect())
-        };
+        let column = |processor: &Processor| self.parts.predicted(processor);
         let columns: Vec<Vec<f64>> = self.processors.iter().map(column).collect::<Result<_, SessionError>>()?;
         let of_node = |node: usize| columns.iter().map(|times| times[node]).collect();
         self.seconds = (0..self.program().nodes.len()).map(of_node).collect();
@@ -226,136 +186,19 @@ impl StageCosts {
     /// Measures runs of the program on all processors of each kind at a time, on the cores of each CPU device together,
     /// and on all devices together.
     fn measure(&mut self, session: &Session, inputs: &[&Tensor]) -> Result<(), SessionError> {
-        let columns = self.by_kind(session, inputs, &self.processors)?;
+        let columns = self.parts.by_kind(session, inputs, &self.processors)?;
         for (at, seconds) in columns.iter().enumerate().filter_map(|(at, column)| Some((at, column.as_ref()?))) {
             self.seconds.iter_mut().zip(seconds).for_each(|(times, seconds)| times[at] = *seconds);
         }
-        let columns = self.by_kind(session, inputs, &self.wholes())?;
+        let columns = self.parts.by_kind(session, inputs, &self.wholes())?;
         self.take_shares(&columns);
         let prepared = session.ready(&self.planned)?;
-        let times = timed(&prepared.executor, inputs, &RunOptions::default())?;
+        let times = part_planner::timed(&prepared.executor, inputs, &RunOptions::default())?;
         let times: Vec<f64> = times.iter().map(|run| run.makespan.as_secs_f64()).collect();
         self.together = median(&times).unwrap_or(self.together);
         self.measured = true;
         Ok(())
     }
-
-    /// Returns the seconds of each node on each of these processors. Processors of one kind run side by side.
-    /// Processors whose plans do not fit the memory get `None`.
-    fn by_kind(
-        &self,
-        session: &Session,
-        inputs: &[&Tensor],
-        processors: &[Processor],
-    ) -> Result<Vec<Option<Vec<f64>>>, SessionError> {
-        let mut columns = vec![None; processors.len()];
-        for (first, processor) in processors.iter().enumerate() {
-            let equals = || (first..processors.len()).filter(|at| processors[*at].key == processor.key);
-            if processors[..first].iter().all(|before| before.key != processor.key) {
-                let found =
-                    self.side_by_side(session, inputs, &equals().map(|at| &processors[at]).collect::<Vec<_>>())?;
-                equals().for_each(|at| columns[at].clone_from(&found));
-            }
-        }
-        Ok(columns)
-    }
-
-    /// Returns the seconds of each node on equal processors that all run the program at a time, or `None` if that does
-    /// not fit the memory.
-    fn side_by_side(
-        &self,
-        session: &Session,
-        inputs: &[&Tensor],
-        equals: &[&Processor],
-    ) -> Result<Option<Vec<f64>>, SessionError> {
-        let whole = &self.lowered.program;
-        let usual = session.choice();
-        // In a plan without blocks every node has a time of its own.
-        let unstreamed = PlanChoice { plan: usual.plan.clone().with_streaming(StreamMode::Off), ..session.choice() };
-        let mut plans = Vec::new();
-        for processor in equals {
-            for choice in [&unstreamed, &usual] {
-                plans.push((self.plan(whole, processor, choice.clone())?, processor.homes.clone()));
-            }
-        }
-        let Ok(_held) = session.hold(&plans, 0) else { return Ok(None) };
-        let mut executors = Vec::new();
-        for (processor, pair) in equals.iter().zip(plans.chunks(2)) {
-            let pool = processor.pool(session);
-            let ready = |(planned, _): &(Arc<Planned>, Vec<usize>)| {
-                Executor::new(Arc::clone(planned.plan()), Arc::new(planned.kernels()), &pool)
-            };
-            executors.push((processor.name.clone(), (Arc::clone(&pool), ready(&pair[0])?, ready(&pair[1])?)));
-        }
-        let run = |(pool, unstreamed, usual): &(Arc<DevicePool>, Executor, Executor)| {
-            let _pinned = pool.pin_caller();
-            let profiled = timed(unstreamed, inputs, &RunOptions::default().with_profile(true))?;
-            Ok((profiled, timed(usual, inputs, &RunOptions::default())?))
-        };
-        Ok(Some(node_seconds(whole, &at_once(&executors, run)?)))
-    }
-}
-
-/// Profiled runs, and runs without profiling.
-type Runs = (Vec<RunOutput>, Vec<RunOutput>);
-
-/// Calls `run` for each of the named items at the same time. No run begins before each has its thread. If the system
-/// does not give enough threads, none begins.
-fn at_once<T: Sync, R: Send>(
-    all: &[(String, T)],
-    run: impl Fn(&T) -> Result<R, SessionError> + Sync,
-) -> Result<Vec<R>, SessionError> {
-    let gate = RwLock::new(false);
-    let begin = |one: &T| match gate.read().is_ok_and(|open| *open) {
-        true => run(one),
-        false => Err(ExecError::internal("a measurement was abandoned").into()),
-    };
-    let runs: Vec<Result<R, SessionError>> = thread::scope(|scope| {
-        // Locked while threads are made. However this function ends, the lock is released and no thread waits at the
-        // gate. Runs begin only if it was set to true.
-        let mut held = gate.write().unwrap_or_else(PoisonError::into_inner);
-        let mut threads = Vec::new();
-        for (name, one) in all {
-            let thread = thread::Builder::new().name(format!("measure {name}")).spawn_scoped(scope, || begin(one));
-            threads.push(thread.map_err(|error| ExecError::no_thread(name, &error))?);
-        }
-        *held = true;
-        drop(held);
-        let failed = || Err(ExecError::internal("a measurement panicked").into());
-        Ok::<_, SessionError>(threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| failed())).collect())
-    })?;
-    runs.into_iter().collect()
-}
-
-/// Runs once untimed, then [`RUNS`] more times.
-fn timed(executor: &Executor, inputs: &[&Tensor], options: &RunOptions) -> Result<Vec<RunOutput>, SessionError> {
-    let mut outputs = RunOutput::default();
-    let mut runs = Vec::new();
-    for at in 0..=RUNS {
-        let begun = Instant::now();
-        executor.run_into(inputs, options, &mut outputs)?;
-        if at > 0 {
-            let (events, makespan) = (std::mem::take(&mut outputs.events), begun.elapsed());
-            runs.push(RunOutput { events, makespan, ..RunOutput::default() });
-        }
-    }
-    Ok(runs)
-}
-
-/// Returns the median time of each node in the profiled runs, scaled so that they add up to the time of runs without
-/// profiling.
-fn node_seconds(program: &Program, runs: &[Runs]) -> Vec<f64> {
-    let mut samples = vec![Vec::new(); program.nodes.len()];
-    for event in runs.iter().flat_map(|(profiled, _)| profiled).flat_map(|run| &run.events) {
-        if let Activity::Node(node) = event.what {
-            samples[node.index()].push((event.end - event.start) as f64 * 1e-9);
-        }
-    }
-    let seconds: Vec<f64> = samples.iter().map(|samples| median(samples).unwrap_or(0.0)).collect();
-    let plain: Vec<f64> = runs.iter().flat_map(|(_, plain)| plain).map(|run| run.makespan.as_secs_f64()).collect();
-    let (sum, whole) = (seconds.iter().sum::<f64>(), median(&plain).unwrap_or(0.0));
-    let stretch = if sum > 0.0 { whole / sum } else { 1.0 };
-    seconds.iter().map(|seconds| seconds * stretch).collect()
 }
 
 #[cfg(test)]
@@ -377,31 +220,5 @@ impl StageCosts {
         (costs.seconds, costs.serial) = (vec![vec![1.0; cores]; nodes], vec![serial; nodes]);
         (costs.together, costs.handover) = (100.0 * nodes as f64, 0.0);
         costs
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn those_at_once_all_end_whatever_one_does() {
-        let all: Vec<(String, usize)> = (0..4).map(|at| (format!("core{at}"), at)).collect();
-        assert_eq!(at_once(&all, |at| Ok(at * 2)).expect("threads"), [0, 2, 4, 6]);
-        let panics = |at: &usize| match at {
-            2 => std::panic::resume_unwind(Box::new("a bad measurement")),
-            at => Ok(*at),
-        };
-        assert!(at_once(&all, panics).is_err_and(|error| error.to_string().contains("panicked")));
-        // A name that no thread can have is rejected before any run begins.
-        let begun = std::sync::atomic::AtomicBool::new(false);
-        let refused = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            let all = [("core0".to_owned(), ()), ("core\0".to_owned(), ())];
-            at_once(&all, |()| {
-                begun.store(true, std::sync::atomic::Ordering::SeqCst);
-                Ok(())
-            })
-        }));
-        assert!(refused.is_err() && !begun.into_inner());
     }
 }

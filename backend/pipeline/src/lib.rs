@@ -13,6 +13,7 @@
 mod channel_capacities;
 mod choice;
 mod costs;
+mod distributed;
 mod error;
 mod face;
 mod handover;
@@ -23,6 +24,7 @@ mod measured;
 mod open;
 mod options;
 mod packet;
+mod part_planner;
 mod plan;
 mod processors;
 mod ring;
@@ -34,6 +36,10 @@ mod wiring;
 
 pub use anabranch_placement::pipeline::Goal;
 pub use costs::StageCosts;
+pub use distributed::{
+    DeviceTimes, DistributedStage, Division, DivisionOptions, DivisionStage, MachineLink, MachineTimes, Machines,
+    StageOutput, divide,
+};
 pub use error::PipelineError;
 pub use face::{Finished, Pipeline};
 pub use mapping::{StageDevices, StageMapping};

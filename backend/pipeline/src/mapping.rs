@@ -5,7 +5,7 @@ use super::teams::group_name;
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_base::files;
 use anabranch_execute::ExecError;
-use anabranch_ir::program::{NodeId, Origin};
+use anabranch_ir::program::{NodeId, Origin, Program};
 use anabranch_placement::pipeline::{Interval, Mapping, Sharing};
 use anabranch_session::SessionError;
 use serde::{Deserialize, Serialize};
@@ -98,18 +98,10 @@ impl StageMapping {
         if self.stages.is_empty() {
             return Ok(None);
         }
-        let program = costs.program();
-        let nodes: BTreeMap<&str, NodeId> =
-            program.node_ids().map(|node| (program.node(node).name.as_str(), node)).collect();
-        let mut stages = Stages { order: Vec::new(), sizes: Vec::new(), on: Vec::new() };
-        for stage in &self.stages {
-            for name in &stage.nodes {
-                let unknown = || refused(format!("a stage has the node {name:?}, but the model does not"));
-                stages.order.push(*nodes.get(name.as_str()).ok_or_else(unknown)?);
-            }
-            stages.on.push(stage.on(costs)?);
-            stages.sizes.push(stage.nodes.len());
-        }
+        let lists: Vec<&[String]> = self.stages.iter().map(|stage| stage.nodes.as_slice()).collect();
+        let (order, sizes) = resolved(costs.program(), &lists)?;
+        let on = self.stages.iter().map(|stage| stage.on(costs)).collect::<Result<_, _>>()?;
+        let stages = Stages { order, sizes, on };
         stages.verify(costs)?;
         Ok(Some(stages))
     }
@@ -169,25 +161,7 @@ impl Stages {
     /// Verifies that each node is there once and after the nodes that it reads, that no processor is in two stages, and
     /// that groups are possible.
     pub(super) fn verify(&self, costs: &StageCosts) -> Result<(), SessionError> {
-        let program = costs.program();
-        let name = |node: NodeId| &program.node(node).name;
-        let mut seen = vec![false; program.nodes.len()];
-        for node in &self.order {
-            for input in &program.node(*node).inputs {
-                if let Origin::Node(maker) = program.value(*input).origin
-                    && !seen[maker.index()]
-                {
-                    let text = format!("node {:?} comes before {:?}, which it reads", name(*node), name(maker));
-                    return Err(refused(text));
-                }
-            }
-            if std::mem::replace(&mut seen[node.index()], true) {
-                return Err(refused(format!("node {:?} is in two stages", name(*node))));
-            }
-        }
-        if let Some(left) = program.node_ids().find(|node| !seen[node.index()]) {
-            return Err(refused(format!("node {:?} is in no stage", name(left))));
-        }
+        verify_order(costs.program(), &self.order)?;
         let mut taken = vec![false; costs.processors.len()];
         for processor in self.on.iter().flat_map(|on| &on.processors) {
             if std::mem::replace(&mut taken[*processor], true) {
@@ -198,10 +172,56 @@ impl Stages {
         if let Some(at) = self.on.iter().position(|on| on.processors.is_empty()) {
             return Err(refused(format!("stage {at} has no device")));
         }
-        if let Some(at) = self.sizes.iter().position(|size| *size == 0) {
+        self.on.iter().flat_map(On::takers).try_for_each(|taker| costs.taker(taker).map(drop))
+    }
+}
+
+/// Returns the nodes of all stages in one order, and the number of nodes of each stage, of stages given as the names of
+/// their nodes.
+///
+/// # Errors
+/// If a stage is empty, or the nodes are not all nodes of the program in a topological order.
+pub(super) fn resolved(
+    program: &Program,
+    stages: &[impl AsRef<[String]>],
+) -> Result<(Vec<NodeId>, Vec<usize>), SessionError> {
+    let nodes: BTreeMap<&str, NodeId> =
+        program.node_ids().map(|node| (program.node(node).name.as_str(), node)).collect();
+    let (mut order, mut sizes) = (Vec::new(), Vec::new());
+    for (at, names) in stages.iter().map(AsRef::as_ref).enumerate() {
+        if names.is_empty() {
             return Err(refused(format!("stage {at} has no node")));
         }
-        self.on.iter().flat_map(On::takers).try_for_each(|taker| costs.taker(taker).map(drop))
+        for name in names {
+            let unknown = || refused(format!("a stage has the node {name:?}, but the model does not"));
+            order.push(*nodes.get(name.as_str()).ok_or_else(unknown)?);
+        }
+        sizes.push(names.len());
+    }
+    verify_order(program, &order)?;
+    Ok((order, sizes))
+}
+
+/// Verifies that each node is there once and after the nodes that it reads.
+fn verify_order(program: &Program, order: &[NodeId]) -> Result<(), SessionError> {
+    let name = |node: NodeId| &program.node(node).name;
+    let mut seen = vec![false; program.nodes.len()];
+    for node in order {
+        for input in &program.node(*node).inputs {
+            if let Origin::Node(maker) = program.value(*input).origin
+                && !seen[maker.index()]
+            {
+                let text = format!("node {:?} comes before {:?}, which it reads", name(*node), name(maker));
+                return Err(refused(text));
+            }
+        }
+        if std::mem::replace(&mut seen[node.index()], true) {
+            return Err(refused(format!("node {:?} is in two stages", name(*node))));
+        }
+    }
+    match program.node_ids().find(|node| !seen[node.index()]) {
+        Some(left) => Err(refused(format!("node {:?} is in no stage", name(left)))),
+        None => Ok(()),
     }
 }
 

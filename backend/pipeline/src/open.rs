@@ -71,7 +71,7 @@ impl Opening<'_> {
 
     /// Returns the parts of a pipeline of one stage, which is the session's own plan.
     fn together(&self, candidate: &Candidate) -> Result<Parts, SessionError> {
-        let program = &self.costs.lowered.program;
+        let program = &self.costs.parts.lowered.program;
         let wiring = Wiring::whole(program);
         let channels = ChannelCapacities::of(&wiring, &[1], self.options.capacity.get(), self.stride(candidate));
         let prepared = self.session.ready(&self.costs.planned)?;
@@ -103,7 +103,7 @@ impl Opening<'_> {
 
     /// Returns the parts of a pipeline whose stages are on devices of their own.
     fn in_stages(&self, candidate: &Candidate, stages: &Stages) -> Result<Parts, SessionError> {
-        let program = &self.costs.lowered.program;
+        let program = &self.costs.parts.lowered.program;
         let cut = Cut::new(program, &stages.order, &stages.sizes);
         let wiring = Wiring::of(&cut, program)?;
         let takers = |on: &On| on.takers().map(|taker| self.costs.taker(taker)).collect::<Result<Vec<_>, _>>();
@@ -155,7 +155,7 @@ impl Opening<'_> {
         takers: &[Vec<Processor>],
     ) -> Result<Vec<Vec<(Arc<Planned>, Vec<usize>)>>, SessionError> {
         let planned = |part: &Part, processor: &Processor| {
-            let planned = self.costs.plan(&part.program, processor, self.session.choice())?;
+            let planned = self.costs.parts.plan(&part.program, processor, self.session.choice())?;
             Ok((planned, processor.homes.clone()))
         };
         let stage = |(part, on): (_, &Vec<Processor>)| on.iter().map(|processor| planned(part, processor)).collect();

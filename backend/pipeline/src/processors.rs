@@ -81,6 +81,29 @@ pub(super) fn processors(session: &Session) -> Result<(Vec<Processor>, Vec<Team>
     Ok((all, teams))
 }
 
+/// Returns each of a session's devices as one processor: CPU devices with all their cores, and GPUs with the first CPU
+/// device, which feeds them. GPUs that the session has given up are left out.
+pub(super) fn whole_devices(session: &Session) -> Vec<Processor> {
+    let inventory = session.inventory();
+    let part =
+        |cpu: &CpuDevice, gpus| Inventory { cpus: vec![cpu.clone()], gpus, notes: Vec::new(), ..inventory.clone() };
+    let cpu = |(home, device): (usize, &CpuDevice)| Processor {
+        name: device.name.clone(),
+        key: device.key.clone(),
+        devices: part(device, Vec::new()),
+        homes: vec![home],
+    };
+    let mut all: Vec<Processor> = inventory.cpus.iter().enumerate().map(cpu).collect();
+    let lost = session.lost_devices();
+    if let Some(feeding) = inventory.cpus.first() {
+        for (place, gpu) in inventory.gpus.iter().enumerate().filter(|(_, gpu)| !lost.contains(&gpu.name)) {
+            let (name, key, devices) = (gpu.name.clone(), gpu.key.clone(), part(feeding, vec![gpu.clone()]));
+            all.push(Processor { name, key, devices, homes: vec![0, inventory.cpus.len() + place] });
+        }
+    }
+    all
+}
+
 /// Splits a device into devices of one core each. A device of one thread stays as it is.
 fn cores(device: &CpuDevice, fine: &[CpuDevice]) -> Vec<CpuDevice> {
     let mut left: Vec<_> = fine.iter().collect();

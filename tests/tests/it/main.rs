@@ -5,6 +5,7 @@ mod borrowed;
 mod compare;
 mod deciding;
 mod determinism;
+mod distributed;
 mod divided;
 mod faults;
 mod fitting;

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::thread;
 
 /// Bundled models.
-const MODELS: [&str; 6] = ["mlp", "convnet", "fire", "gru", "unet", "encoder"];
+pub(super) const MODELS: [&str; 6] = ["mlp", "convnet", "fire", "gru", "unet", "encoder"];
 
 fn options(software_gpu: bool) -> SessionConfig {
     let devices = DetectOptions::default().with_software_gpu(software_gpu);
@@ -27,7 +27,7 @@ fn session(model: &str, options: SessionConfig) -> Session {
     session
 }
 
-fn open(model: &str, software_gpu: bool) -> Session {
+pub(super) fn open(model: &str, software_gpu: bool) -> Session {
     let bare = session(model, options(false));
     let dims = bare.inputs().iter().flat_map(|input| input.dims().unwrap_or_default());
     let symbols = dims.filter_map(|dim| if let Dim::Symbol(name) = dim { Some(name.clone()) } else { None });
@@ -35,7 +35,7 @@ fn open(model: &str, software_gpu: bool) -> Session {
 }
 
 /// Returns inputs that differ.
-fn sets(session: &Session, count: u64) -> Vec<Inputs> {
+pub(super) fn sets(session: &Session, count: u64) -> Vec<Inputs> {
     (0..count).map(|seed| session.fill_random(Inputs::new(), seed).expect("known shapes")).collect()
 }
 
@@ -55,7 +55,7 @@ fn run(session: &Session, costs: &StageCosts, sets: &[Inputs], among: Among) -> 
 }
 
 #[track_caller]
-fn assert_same(found: &[Outputs], expected: &[Outputs], what: &str) {
+pub(super) fn assert_same(found: &[Outputs], expected: &[Outputs], what: &str) {
     assert_eq!(found.len(), expected.len(), "{what}");
     for (at, (found, expected)) in found.iter().zip(expected).enumerate() {
         assert!(found.iter().map(|(name, _)| name).eq(expected.iter().map(|(name, _)| name)));

@@ -1,0 +1,236 @@
+//! Divides a model into stages on the devices of several machines, by the theory of pipelines.
+//!
+//! The program is cut into a chain of at most [`CUTS`] intervals with few bytes between them
+//! ([`cut`](anabranch_placement::pipeline::cut::cut)). [`choose`] maps the chain to the devices, under their memory
+//! limits. A device receives, computes or sends at a time, because a stage reads and writes the engine's memory itself.
+
+use super::super::mapping::refused;
+use super::super::part_planner::PartPlanner;
+use super::times::MachineTimes;
+use anabranch_base::error_kind::ErrorKind;
+use anabranch_execute::ExecError;
+use anabranch_ir::program::{Origin, Program};
+use anabranch_placement::pipeline::cut::{CutOptions, cut};
+use anabranch_placement::pipeline::{
+    self, ChooseError, Communication, Goal, Link, Parallel, Port, Problem, Processors, Rules, Sharing, choose,
+};
+use anabranch_placement_core::graph::{GraphBuilder, Task, TaskGraph, TaskId};
+use anabranch_session::{Inputs, Session, SessionError};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Most intervals that stages are made of: this many are mapped in milliseconds.
+const CUTS: usize = 60;
+
+/// Name of the process that gives inputs and takes results, at the end of a link.
+const OUTSIDE: &str = "outside";
+
+/// Machines with their times for one model, and the links between them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Machines {
+    /// Times by the names of machines.
+    pub machines: BTreeMap<String, MachineTimes>,
+    /// Links between machines, within machines, and from and to `outside`.
+    pub links: Vec<MachineLink>,
+}
+
+/// A link in one direction: `n` bytes take `latency + n / rate` seconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MachineLink {
+    /// Machine that sends, or `outside`.
+    pub from: String,
+    /// Machine that receives, or `outside`.
+    pub to: String,
+    /// Seconds before the first byte arrives.
+    pub latency: f64,
+    /// Bytes per second.
+    pub rate: f64,
+}
+
+/// Options of a division.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DivisionOptions {
+    /// Goal of the choice.
+    pub goal: Goal,
+    /// Whether several devices may each do the whole work of a stage, for different data sets.
+    pub replication: bool,
+}
+
+/// Stages of a model on devices of several machines, with predictions. Times in seconds, sizes in bytes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Division {
+    /// Description of how the mapping was found.
+    pub how: String,
+    /// The stages, in the order in which data pass them.
+    pub stages: Vec<DivisionStage>,
+    /// Predicted time between results.
+    pub period: f64,
+    /// Predicted time from a data set's start to its result.
+    pub latency: f64,
+    /// Lower bound of all mappings for the goal.
+    pub lower_bound: f64,
+    /// Bytes of a result.
+    pub bytes_out: u64,
+}
+
+/// A stage of a [`Division`].
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DivisionStage {
+    /// Devices, as in `node1/cpu0`. Each does the whole work of the stage for some of the data sets.
+    pub devices: Vec<String>,
+    /// Names of the nodes, in an order in which each comes after the nodes that it reads.
+    pub nodes: Vec<String>,
+    /// Seconds of a data set on each of the devices, without transfers.
+    pub seconds: Vec<f64>,
+    /// Bytes of a data set before the stage.
+    pub bytes_in: u64,
+    /// Bytes of the stage's constants.
+    pub weights: u64,
+}
+
+/// Divides a session's model into stages for inputs like these.
+///
+/// O(nodes × (devices + degree) + cuts²), and then the bounded search of [`choose`].
+///
+/// # Errors
+/// If a machine's model differs from this one, a time or a link is missing or is not a valid number, or no mapping fits
+/// the memory or keeps the goal's limit.
+pub fn divide(
+    session: &Session,
+    inputs: &Inputs,
+    machines: &Machines,
+    options: DivisionOptions,
+) -> Result<Division, SessionError> {
+    let parts = PartPlanner::of(session, inputs)?;
+    let program = &*parts.lowered.program;
+    if program.nodes.is_empty() {
+        return Err(refused("the model has no nodes to divide; run it in a session".into()));
+    }
+    let devices = Devices::of(program, machines)?;
+    let graph = graph(program)?;
+    let bytes = |values: &mut dyn Iterator<Item = u64>| values.fold(0u64, u64::saturating_add);
+    let given = bytes(&mut program.inputs.iter().map(|input| program.value(*input).spec.bytes() as u64));
+    let results = bytes(&mut program.outputs.iter().map(|output| output.spec.bytes() as u64));
+    let cutting = CutOptions { stages: CUTS, input: given, output: results };
+    let seconds = |task: TaskId, device: usize| Some(devices.seconds[device][task.index()]);
+    let chain = cut(&graph, devices.names.len(), seconds, cutting);
+    let rules =
+        Rules { communication: Communication::OnePort, replication: options.replication, parallel: Parallel::Never };
+    let problem = Problem::new(chain.stages.clone(), devices.processors(machines)?, rules);
+    let problem = problem.map_err(|error| refused(error.to_string()))?;
+    let chosen = choose(&problem, options.goal).map_err(|error| infeasible(&error))?;
+    let stage = |interval: &pipeline::Interval| {
+        let starts = chain.starts[interval.stages.start]..chain.starts[interval.stages.end];
+        let nodes = &chain.order[starts];
+        let name = |task: &TaskId| program.nodes[task.index()].name.clone();
+        let time = |device: &usize| nodes.iter().map(|task| devices.seconds[*device][task.index()]).sum();
+        debug_assert!(interval.sharing != Sharing::DataParallel, "the rules forbid it");
+        DivisionStage {
+            devices: interval.processors.iter().map(|device| devices.names[*device].clone()).collect(),
+            nodes: nodes.iter().map(name).collect(),
+            seconds: interval.processors.iter().map(time).collect(),
+            bytes_in: problem.stages().data[interval.stages.start],
+            weights: bytes(&mut nodes.iter().map(|task| graph.task(*task).memory)),
+        }
+    };
+    Ok(Division {
+        how: chosen.how.to_owned(),
+        stages: chosen.mapping.intervals.iter().map(stage).collect(),
+        period: chosen.performance.period,
+        latency: chosen.performance.latency,
+        lower_bound: chosen.lower_bound,
+        bytes_out: results,
+    })
+}
+
+fn infeasible(error: &ChooseError) -> SessionError {
+    ExecError::new(ErrorKind::Infeasible, error.to_string()).into()
+}
+
+/// Devices of all machines, by number.
+struct Devices<'a> {
+    names: Vec<String>,
+    machines: Vec<&'a str>,
+    memory: Vec<Option<u64>>,
+    /// Seconds by device and node.
+    seconds: Vec<&'a [f64]>,
+}
+
+impl<'a> Devices<'a> {
+    fn of(program: &Program, machines: &'a Machines) -> Result<Self, SessionError> {
+        let mut all = Self { names: Vec::new(), machines: Vec::new(), memory: Vec::new(), seconds: Vec::new() };
+        for (machine, times) in &machines.machines {
+            if !times.nodes.iter().eq(program.nodes.iter().map(|node| &node.name)) {
+                let text = format!(
+                    "`{machine}` has another model: {} nodes instead of {}, or other names; give all machines the same \
+                     file and the same version of this package",
+                    times.nodes.len(),
+                    program.nodes.len()
+                );
+                return Err(refused(text));
+            }
+            for device in &times.devices {
+                let name = format!("{machine}/{}", device.name);
+                if device.seconds.len() != program.nodes.len() {
+                    let (found, wanted) = (device.seconds.len(), program.nodes.len());
+                    return Err(refused(format!("`{name}` has times of {found} nodes, but the model has {wanted}")));
+                }
+                all.names.push(name);
+                all.machines.push(machine);
+                all.memory.push(device.memory);
+                all.seconds.push(&device.seconds);
+            }
+        }
+        Ok(all)
+    }
+
+    /// Returns the processors with links and memory limits.
+    fn processors(&self, machines: &Machines) -> Result<Processors, SessionError> {
+        let links: BTreeMap<(&str, &str), &MachineLink> =
+            machines.links.iter().map(|link| ((link.from.as_str(), link.to.as_str()), link)).collect();
+        let machine = |port| match port {
+            Port::Outside => OUTSIDE,
+            Port::Processor(device) => self.machines[device],
+        };
+        let mut missing = None;
+        let link = |from, to| {
+            let ends = (machine(from), machine(to));
+            match links.get(&ends) {
+                Some(link) => Link { latency: link.latency, bandwidth: link.rate },
+                None => {
+                    missing.get_or_insert(ends);
+                    Link::FREE
+                }
+            }
+        };
+        let mut processors = Processors::new(self.names.clone(), link);
+        if let Some((from, to)) = missing {
+            return Err(refused(format!("there is no link from `{from}` to `{to}`; measure it, or write it down")));
+        }
+        for (device, bytes) in self.memory.iter().enumerate() {
+            if let Some(bytes) = bytes {
+                processors = processors.with_memory(*bytes, vec![device]);
+            }
+        }
+        Ok(processors)
+    }
+}
+
+/// Returns the graph of the nodes, with the bytes of their constants and of the values that pass between them.
+fn graph(program: &Program) -> Result<TaskGraph, SessionError> {
+    let mut builder = GraphBuilder::new();
+    for node in &program.nodes {
+        let constants = node.inputs.iter().filter(|input| program.constant(**input).is_some());
+        let bytes = constants.map(|input| program.value(*input).spec.bytes() as u64).fold(0, u64::saturating_add);
+        builder.task(Task { memory: bytes, ..Task::new(&node.name) });
+    }
+    for (value, consumers) in program.values.iter().zip(program.consumers()) {
+        if let Origin::Node(maker) = value.origin {
+            let datum = builder.datum(TaskId(maker.0), value.spec.bytes() as u64);
+            consumers.iter().for_each(|reader| builder.consume(datum, TaskId(reader.0)));
+        }
+    }
+    builder.build().map_err(|error| refused(error.to_string()))
+}
