@@ -8,10 +8,13 @@
 A session places the model's nodes on CPU devices and GPUs, plans their order, transfers and memory, and runs that plan. `Session.plan`
 returns the plan, `Session.profile` the times of runs, and `Session.compare` the times of several configurations. `Session.refine`
 learns real costs. `devices` lists the devices of this machine. `place` is the placement simulator, also for devices that this machine
-does not have. `Flow` runs graphs of Python functions. `Generator` generates text with a language model.
+does not have. `Flow` runs graphs of Python functions. `Generator` generates text with a language model. `cluster` divides a model over the
+nodes of a Ray cluster.
 
 Errors are exceptions of `anabranch.errors`, all below `AnabranchError`.
 """
+
+from typing import Any
 
 from . import errors
 from .errors import AnabranchError
@@ -45,3 +48,12 @@ __all__ = [
     "place",
     "strategies",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Imports `anabranch.cluster` when it is used first: it needs the package ray."""
+    if name == "cluster":
+        import importlib
+
+        return importlib.import_module(".cluster", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

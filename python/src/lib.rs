@@ -9,6 +9,7 @@
 // In the test harness of `cargo test --lib` there is no interpreter to link with.
 #![cfg(not(test))]
 
+mod cluster;
 mod devices;
 mod failure;
 mod flow;
@@ -25,6 +26,8 @@ mod work;
 /// The module `anabranch._native`.
 #[pyo3::pymodule(name = "_native")]
 mod native {
+    #[pymodule_export]
+    use super::cluster::Stage;
     #[pymodule_export]
     use super::devices::{devices, strategies, write_text};
     #[pymodule_export]

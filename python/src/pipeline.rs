@@ -21,11 +21,7 @@ pub(crate) struct Pipeline {
 
 impl Pipeline {
     pub(crate) fn options(goal: &str, stages: &str, capacity: usize, measure: bool) -> Result<PipelineOptions> {
-        let goal = match goal {
-            "period" => Goal::Period,
-            "latency" => Goal::Latency,
-            _ => return Err(Failure::argument(format_args!("option `goal` = {goal:?}: write period or latency"))),
-        };
+        let goal = self::goal(goal)?;
         let among = match stages {
             "all" => Among::All,
             "together" => Among::Together,
@@ -45,6 +41,15 @@ impl Pipeline {
     pub(crate) fn open(session: Arc<Session>, inputs: &Inputs, options: &PipelineOptions) -> Result<Self> {
         let pipeline = anabranch::pipeline::Pipeline::open(&session, inputs, options)?;
         Ok(Self { pipeline, _session: session, copies: Copies::default() })
+    }
+}
+
+/// Returns the goal of this name.
+pub(crate) fn goal(name: &str) -> Result<Goal> {
+    match name {
+        "period" => Ok(Goal::Period),
+        "latency" => Ok(Goal::Latency),
+        _ => Err(Failure::argument(format_args!("option `goal` = {name:?}: write period or latency"))),
     }
 }
 

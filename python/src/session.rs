@@ -1,5 +1,6 @@
 //! A session: a model that Python can run any number of times, from any number of threads.
 
+use super::cluster::{self, Stage};
 use super::failure::{Failure, Result};
 use super::options;
 use super::pipeline::Pipeline;
@@ -8,6 +9,7 @@ use super::profile::Profile;
 use super::tensors::{Copies, Given, Taken, borrowed, take};
 use super::work::{CancelToken, released, watched};
 use anabranch::compare::{CompareOptions, SeriesOptions, compare, measure};
+use anabranch::pipeline::MachineTimes;
 use anabranch::planning::Planned;
 use anabranch::refine::{RefineOptions, Refined, refine};
 use anabranch::session::Run;
@@ -208,6 +210,41 @@ impl Session {
     ) -> PyResult<Pipeline> {
         let options = Pipeline::options(goal, stages, capacity, measure).map_err(|failure| failure.raise(py))?;
         self.with_filled(py, &given, None, |inputs, _| Pipeline::open(Arc::clone(&self.session), inputs, &options))
+    }
+
+    /// Returns the times of the model's nodes on each device of this machine, as JSON.
+    fn times(&self, py: Python<'_>, given: Vec<Given>, measure: bool) -> PyResult<String> {
+        self.with_filled(py, &given, None, |inputs, _| {
+            Ok(serde_json::to_string(&MachineTimes::of(&self.session, inputs, measure)?)?)
+        })
+    }
+
+    /// Divides the model into stages on the devices of these machines (JSON), and returns the stages as JSON.
+    fn divide(
+        &self,
+        py: Python<'_>,
+        given: Vec<Given>,
+        machines: &str,
+        goal: &str,
+        replication: bool,
+    ) -> PyResult<String> {
+        self.with_filled(py, &given, None, |inputs, _| {
+            cluster::divided(&self.session, inputs, machines, goal, replication)
+        })
+    }
+
+    /// Opens one stage of the model for inputs of these shapes, on one device.
+    fn stage(
+        &self,
+        py: Python<'_>,
+        given: Vec<Given>,
+        stages: Vec<Vec<String>>,
+        at: usize,
+        device: &str,
+    ) -> PyResult<Stage> {
+        self.with_filled(py, &given, None, |inputs, _| {
+            Stage::open(Arc::clone(&self.session), inputs, &stages, at, device)
+        })
     }
 
     /// Returns the problem of placing the model, as the simulator's JSON.

@@ -1,0 +1,25 @@
+"""One model over several machines, joined by Ray.
+
+    import anabranch as ab
+    import ray
+
+    ray.init(address="auto")
+    platform = ab.cluster.Platform.measure()
+    with ab.cluster.Pipeline("model.onnx", platform=platform) as pipeline:
+        for outputs in pipeline.map({"x": frame} for frame in frames):
+            ...
+
+`Platform` describes the nodes of a Ray cluster: their devices, and the links between nodes, as measured. `Pipeline` divides a model
+into stages on these devices, by the theory of pipelines, and computes a stream of inputs. If a node fails, the model is divided again
+over the remaining nodes, and inputs without a result are computed again.
+
+Needs the package ``ray``: ``pip install ./python[ray]``. All nodes need the same version of this package.
+"""
+
+from ._host import ray_module
+from .pipeline import Pipeline
+from .platform import Platform
+
+__all__ = ["Pipeline", "Platform"]
+
+ray_module()

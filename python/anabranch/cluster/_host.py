@@ -1,0 +1,211 @@
+"""Code that runs on the nodes of a cluster: an actor that measures a node, and an actor that computes one stage."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import statistics
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import _arrays, _native
+from ..errors import AnabranchError, InputError
+from ..session import Session
+from ..views import Devices
+from ._channel import Address, Inbox, Packet, Wire
+
+DEVICE_OPTIONS = ("devices", "cpu_devices", "threads", "gpu", "software_gpu", "memory")
+"""Options of a session that select devices."""
+_SMALL, _LARGE = 8, 4 << 20
+"""Bytes of the values that links are measured with."""
+_PROBES = 15
+
+
+def ray_module() -> Any:
+    """Returns the module ``ray``.
+
+    Raises:
+        InputError: If it is not installed.
+    """
+    try:
+        import ray
+    except ImportError as error:
+        raise InputError("anabranch.cluster needs the package ray; install it, for example with: pip install ray") from error
+    return ray
+
+
+def version() -> str:
+    """Version of this package, as installed."""
+    try:
+        return importlib.metadata.version("anabranch")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def own_address() -> str:
+    """Address of the node on which this process runs."""
+    return str(ray_module().util.get_node_ip_address())
+
+
+class Host:
+    """Measures the node on which it runs."""
+
+    def __init__(self, options: Mapping[str, Any], key: bytes) -> None:
+        self._options, self._key = dict(options), key
+        self._inbox = Inbox(own_address(), key, lambda wire, head, packet: wire.send({}, {}))
+
+    def about(self) -> dict[str, Any]:
+        """Version of the package, name of the machine, and address for probes."""
+        return {"version": version(), "host": os.uname().nodename, "address": self._inbox.address}
+
+    def devices(self) -> list[dict[str, Any]]:
+        """The node's devices: name, kind and memory."""
+        rows = Devices(_native.devices(_arrays.dumps(self._options)))
+        return [{key: row[key] for key in ("name", "kind", "description", "memory")} for row in rows]
+
+    def times(self, model: Any, options: Mapping[str, Any], inputs: Mapping[str, Any] | None, measure: bool) -> dict[str, Any]:
+        """Times of a model's nodes on each of this node's devices."""
+        session = open_session(model, options)
+        return dict(json.loads(session._session.times(_arrays.given(inputs, session._declared), measure)))
+
+    def probe(self, address: Address) -> tuple[float, float]:
+        """Latency in seconds and rate in bytes per second of the link from this node to another host's address."""
+        return probe(address, self._key)
+
+
+def probe(address: Address, key: bytes) -> tuple[float, float]:
+    """Latency in seconds and rate in bytes per second of the link from here to the address of a `Host`."""
+    wire, seconds = Wire.to(address, key), {}
+    try:
+        for size in (_SMALL, _LARGE):
+            packet, times = {"value": np.ones(size, np.uint8)}, []
+            for _ in range(_PROBES):
+                begun = time.perf_counter()
+                wire.send({}, packet)
+                wire.receive()
+                times.append(time.perf_counter() - begun)
+            seconds[size] = statistics.median(times[1:])
+    finally:
+        wire.close()
+    return seconds[_SMALL] / 2, (_LARGE - _SMALL) / max(seconds[_LARGE] - seconds[_SMALL], 1e-9)
+
+
+class StageHost:
+    """Computes one stage of a model for one data set after the other."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._arrived = threading.Condition()
+        # Data sets that wait, by their numbers.
+        self._waiting: dict[int, tuple[dict[str, Any], Packet]] = {}
+        self._busy, self._count = 0.0, 0
+
+    def open(
+        self,
+        model: Any,
+        options: Mapping[str, Any],
+        inputs: Mapping[str, Any] | None,
+        stages: Sequence[Sequence[str]],
+        at: int,
+        path: str,
+    ) -> tuple[Address, Packet]:
+        """Opens stage `at` on the device at `path`, as in ``node1/cpu0``. Returns the address to which data sets are sent, and the
+        outputs of the model that are constants."""
+        self._session = open_session(model, options)
+        given = _arrays.given(inputs, self._session._declared)
+        self._stage = self._session._session.stage(given, [list(nodes) for nodes in stages], at, path.partition("/")[2])
+        self._name = f"stage {at} on {path}"
+        about = json.loads(self._stage.data())
+        self._reads: list[str] = about["reads"]
+        self._drops: set[str] = set(about["drops"])
+        self._inputs: list[tuple[str, str]] = [(name, slot) for name, slot in about["inputs"]]
+        self._outputs: list[dict[str, Any]] = [output for output in about["outputs"] if "slot" in output]
+        self._first, self._last = at == 0, at == len(stages) - 1
+        self._token = _native.CancelToken()
+        self._inbox = Inbox(own_address(), self._key, self._keep)
+        constants = {name: _arrays.array(dtype, shape, memory) for name, dtype, shape, memory in self._stage.constants()}
+        return self._inbox.address, constants
+
+    def work(self, number: int, step: int, targets: Sequence[Address]) -> None:
+        """Computes the data sets `number`, `number` + `step` and so on, and sends data set `n` to target ``n % len(targets)``. Ends only
+        by an error: a target is gone, or memory is short."""
+        wires = [Wire.to(target, self._key) for target in targets]
+        while True:
+            with self._arrived:
+                self._arrived.wait_for(lambda: number in self._waiting)
+                head, packet = self._waiting.pop(number)
+            if "error" not in head:
+                begun = time.perf_counter()
+                try:
+                    packet = self._computed(packet)
+                except AnabranchError as error:
+                    head, packet = {**head, "error": packed(self._name, error)}, {}
+                self._busy, self._count = self._busy + time.perf_counter() - begun, self._count + 1
+            wires[number % len(wires)].send(head, packet)
+            number += step
+
+    def statistics(self) -> tuple[float, int]:
+        """Seconds of work and number of data sets up to now."""
+        return self._busy, self._count
+
+    def ping(self) -> int:
+        """Answers while the process lives, also while it computes."""
+        return os.getpid()
+
+    def _keep(self, wire: Wire, head: dict[str, Any], packet: Packet) -> None:
+        with self._arrived:
+            self._waiting[head["number"]] = head, packet
+            self._arrived.notify()
+
+    def _computed(self, packet: Packet) -> Packet:
+        if self._first:
+            self._stage.verify(_arrays.given(packet, {}))
+            packet = {slot: packet[name] for name, slot in self._inputs}
+        values = _arrays.given({slot: packet[slot] for slot in self._reads}, {})
+        made = self._stage.run(values, self._token)
+        packet = {slot: value for slot, value in packet.items() if slot not in self._drops}
+        packet.update({slot: _arrays.array(dtype, shape, memory) for slot, dtype, shape, memory in made})
+        if self._last:
+            packet = {output["name"]: packet[output["slot"]].reshape(output["shape"]) for output in self._outputs}
+        return packet
+
+
+def open_session(model: Any, options: Mapping[str, Any]) -> Session:
+    """Opens a session, whose errors say what is missing on this node."""
+    if isinstance(model, str) and not os.path.exists(model):
+        raise InputError(f"{model}: there is no such file on this node; use a path that all nodes share, or ship=True")
+    return Session(model, **options)
+
+
+_FIELDS = ("kind", "file", "node", "device", "input")
+
+
+def packed(place: str, error: AnabranchError) -> dict[str, Any]:
+    """An error as data, with its place in the text."""
+    return {"class": type(error).__name__, "text": f"{place}: {error}", **{field: getattr(error, field) for field in _FIELDS}}
+
+
+def unpacked(data: Mapping[str, Any]) -> AnabranchError:
+    """The error that was packed."""
+    from .. import errors
+
+    made: AnabranchError = getattr(errors, data["class"], errors.InternalError)(data["text"])
+    for field in _FIELDS:
+        setattr(made, field, data[field])
+    return made
+
+
+def text_of(error: BaseException) -> str:
+    """The one line of an error that a person needs."""
+    cause = getattr(error, "cause", None)
+    if isinstance(cause, BaseException):
+        error = cause
+    if isinstance(error, AnabranchError):
+        return str(error)
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__

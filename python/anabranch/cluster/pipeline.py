@@ -1,0 +1,389 @@
+"""A model as stages on the nodes of a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import statistics
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from .. import _arrays
+from ..errors import AnabranchError, DeviceError, InputError, MemoryLimitError, PlacementError, Timeout
+from ..session import Session
+from ..views import Rows
+from . import _host
+from . import platform as _platform
+from ._channel import Packet
+from .line import Failure, Line
+from .platform import OUTSIDE, Node, Platform
+
+_KEPT_TIMES = 1024
+"""Times of results that measurements are made of."""
+
+
+@dataclass
+class _Flight:
+    """A data set whose result was not taken yet."""
+
+    packet: Packet
+    begun: float = field(default_factory=time.perf_counter)
+
+
+class Pipeline:
+    """A model as a pipeline over the nodes of a Ray cluster. As a context manager, it ends with its block.
+
+        with ab.cluster.Pipeline("model.onnx", inputs={"x": first}) as pipeline:
+            for outputs in pipeline.map({"x": frame} for frame in frames):
+                ...
+
+    Each stage is an actor on one device of one node, with the constants of its own nodes only. A stage may have several actors, which
+    take inputs in turn. If all devices of a stage are of one kind, results are those of a session on that kind, bit for bit.
+
+    If a node or an actor dies, or does not answer, the model is divided again over the other nodes, and all inputs without a result are
+    computed again. No result is lost or comes twice. `events` says what happened. A node that joins the cluster is used after
+    `rebalance`.
+
+    Args:
+        model: Path of an ONNX file that all nodes can read, the bytes of an ONNX file, or an ``onnx.ModelProto``.
+        platform: Nodes and links to use. Without it they are measured first.
+        inputs: Arrays of the shapes that all inputs will have. Missing inputs have the shapes that the model and `dims` declare.
+        goal: ``period``, the least time between results, or ``latency``, the least time of each input.
+        replicate: Whether several devices may each compute the same stage for different inputs.
+        measure: Whether each device runs the whole model eight times first. Otherwise times are predicted.
+        ship: Whether the file is sent to the nodes, instead of its path. Its weights must be inside.
+        capacity: Inputs in flight, per actor.
+        hang: Seconds without an answer after which a node counts as dead. A run on a node that answers may take longer.
+        failures: Number of failures without a result in between after which `map` gives up.
+        dims, memory, costs, …: Options of `anabranch.Session`, for the sessions on all nodes.
+
+    Raises:
+        ModelError, InputError: If the model or an option is invalid.
+        PlacementError: If the model does not fit the nodes' memory.
+        DeviceError: If a node cannot be used.
+    """
+
+    def __init__(
+        self,
+        model: str | os.PathLike[str] | bytes | Any,
+        platform: Platform | None = None,
+        *,
+        inputs: Mapping[str, Any] | None = None,
+        goal: str = "period",
+        replicate: bool = True,
+        measure: bool = True,
+        ship: bool = False,
+        capacity: int = 2,
+        hang: float = 30.0,
+        failures: int = 5,
+        timeout: float = 300.0,
+        **options: Any,
+    ) -> None:
+        if capacity < 1 or failures < 1 or hang <= 0 or timeout <= 0:
+            raise InputError("capacity and failures must be at least 1, hang and timeout above 0")
+        self._ray = _host.ray_module()
+        self._goal, self._replicate, self._measure = goal, replicate, measure
+        self._capacity, self._hang, self._failures, self._timeout = capacity, hang, failures, timeout
+        self._options, self._inputs = options, dict(inputs or {})
+        self._session = Session(model, **options)
+        self._model = _shipped(self._ray, model, ship)
+        self._times: dict[str, dict[str, Any]] = {}
+        self._line: Line | None = None
+        # Data sets that the line has and whose results were not taken; failures without a result.
+        self._sent = self._failed = 0
+        self._division: dict[str, Any] = {}
+        self._mapping = False
+        self._closed = False
+        self._done: deque[float] = deque(maxlen=_KEPT_TIMES)
+        self._latencies: deque[float] = deque(maxlen=_KEPT_TIMES)
+        self.events: list[str] = []
+        self.platform = platform or Platform.measure(timeout=timeout, **_device_options(options))
+        self._alive = self._present()
+        self._learn_times(self._alive)
+        self._open()
+
+    @property
+    def plan(self) -> dict[str, Any]:
+        """The stages with their devices, nodes, ``seconds`` on each device, ``bytes_in`` and ``weights``, the predicted ``period`` and
+        ``latency`` in seconds, and the ``lower_bound`` of all mappings for the goal."""
+        return dict(self._division)
+
+    @property
+    def measured(self) -> dict[str, Any]:
+        """Measurements of the last results, in seconds: ``period`` (median between results) and ``latency`` (p50, p95), the number of
+        ``results``, and for each stage the mean seconds of work by device."""
+        gaps = [later - earlier for earlier, later in zip(self._done, list(self._done)[1:])]
+        latencies = sorted(self._latencies)
+        return {
+            "results": len(self._done),
+            "period": (self._done[-1] - self._done[0]) / len(gaps) if gaps else None,
+            "latency": {"p50": statistics.median(latencies), "p95": latencies[int(0.95 * (len(latencies) - 1))]} if latencies else None,
+            "stages": self._line.seconds(self._hang) if self._line else [],
+        }
+
+    def rows(self) -> Rows:
+        """The stages as a table. Times are milliseconds and sizes bytes."""
+        return Rows(
+            {
+                "stage": number,
+                "devices": ", ".join(stage["devices"]),
+                "nodes": len(stage["nodes"]),
+                "first": stage["nodes"][0],
+                "predicted_ms": max(stage["seconds"]) * 1e3,
+                "bytes_in": stage["bytes_in"],
+                "weights": stage["weights"],
+            }
+            for number, stage in enumerate(self._division["stages"])
+        )
+
+    def map(self, inputs: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+        """Yields the outputs for each of these inputs, in order. Several inputs are in the pipeline at a time, and `inputs` is read only
+        while there is capacity. One `map` runs at a time.
+
+        Raises:
+            InputError: If another `map` is open, the pipeline was closed, or an input does not match the pipeline.
+            DeviceError: If nodes fail again and again.
+            AnabranchError: The failure of the first input that fails.
+        """
+        self._enter()
+        flights: deque[_Flight] = deque()
+        try:
+            for given in inputs:
+                while len(flights) >= self._most:
+                    yield self._take(flights)
+                flights.append(_Flight(_packet(given, self._session)))
+                self._send(flights)
+            while flights:
+                yield self._take(flights)
+        finally:
+            self._drain()
+            self._mapping = False
+
+    async def map_async(self, inputs: Iterable[Mapping[str, Any]]) -> AsyncIterator[dict[str, Any]]:
+        """Yields the outputs as `map` does, for ``async for``."""
+        results, done = self.map(inputs), object()
+        try:
+            while (outputs := await asyncio.to_thread(next, results, done)) is not done:
+                yield outputs  # type: ignore[misc]
+        finally:
+            results.close()  # type: ignore[attr-defined]
+
+    def rebalance(self, progress: Callable[[str], object] | None = None) -> None:
+        """Divides the model again over all nodes that are alive now, and measures nodes and links that are new.
+
+        Raises:
+            InputError: If a `map` is open.
+        """
+        if self._mapping:
+            raise InputError("a `map` of this pipeline is open; read all its results, or close it, before rebalance")
+        self.platform = Platform.measure(timeout=self._timeout, progress=progress, **_device_options(self._options))
+        self._alive = self._present()
+        self._times.clear()
+        self._learn_times(self._alive)
+        self._open()
+
+    def close(self) -> None:
+        """Ends the actors of all stages."""
+        self._closed = True
+        self._stop()
+
+    def __enter__(self) -> Pipeline:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _enter(self) -> None:
+        if self._closed:
+            raise InputError("the pipeline was closed; open another")
+        if self._mapping:
+            raise InputError("another `map` of this pipeline is open; read all its results, or close it, before the next")
+        self._mapping = True
+
+    def _present(self) -> dict[str, str]:
+        """Identifiers of the platform's nodes that are alive, by their names."""
+        ids = set(_platform.alive().values())
+        present = {node.name: node.id for node in self.platform.nodes if node.id in ids and node.id is not None}
+        if not present:
+            raise DeviceError(
+                "none of the platform's nodes is alive in this Ray cluster; measure the platform again with Platform.measure()"
+            )
+        return present
+
+    def _learn_times(self, nodes: Mapping[str, str]) -> None:
+        """Asks nodes for the times of the model on their devices."""
+        options = _device_options(self._options)
+        hosts = _platform.start_hosts(nodes, options, secrets.token_bytes(32), self._timeout)
+        try:
+            # One after the other: nodes may share a machine.
+            for name, host in hosts.items():
+                given = (self._model, self._options, self._inputs, self._measure)
+                self._times[name] = _platform.wait(name, host.times.remote(*given), self._timeout)
+        finally:
+            _platform.stop(hosts.values())
+
+    def _open(self) -> None:
+        """Divides the model over the nodes that are alive, and starts its stages. If a stage does not fit its device after all, the
+        device is given less memory, and the model is divided again."""
+        times = {node.name: self._limited(node) for node in self.platform.nodes if node.name in self._alive}
+        while True:
+            self._division = self._divide(times)
+            self._stop()
+            try:
+                self._line = Line(self._alive, self._division, (self._model, self._options, self._inputs), self._timeout)
+                self._most = self._capacity * len(self._line.replicas())
+                return
+            except (MemoryLimitError, PlacementError) as error:
+                if not self._shrink(times, error):
+                    raise
+
+    def _limited(self, node: Node) -> dict[str, Any]:
+        """The times on a node's devices, with the memory that the platform states. Devices that the platform lacks are left out."""
+        memory = {device["name"]: device.get("memory") for device in node.devices}
+        times = self._times[node.name]
+        devices = [{**device, "memory": memory[device["name"]]} for device in times["devices"] if device["name"] in memory]
+        return {**times, "devices": devices}
+
+    def _divide(self, times: Mapping[str, Any]) -> dict[str, Any]:
+        ends = {*self._alive, OUTSIDE}
+        links = [
+            {"from": source, "to": target, "latency": latency, "rate": rate}
+            for (source, target), (latency, rate) in self.platform.links.items()
+            if source in ends and target in ends
+        ]
+        machines = json.dumps({"machines": times, "links": links})
+        given = _arrays.given(self._inputs, self._session._declared)
+        return dict(json.loads(self._session._session.divide(given, machines, self._goal, self._replicate)))
+
+    def _stop(self) -> None:
+        if self._line is not None:
+            self._line.stop()
+        self._line, self._sent = None, 0
+
+    def _shrink(self, times: Mapping[str, Any], error: AnabranchError) -> bool:
+        """Gives the device on which a stage did not fit a tenth less memory. Whether there is something left to try."""
+        place = str(error).partition(":")[0]
+        node, _, name = place.partition("/")
+        for device in times.get(node, {"devices": []})["devices"]:
+            if device["name"] == name and device["memory"] is not None and device["memory"] > 1 << 10:
+                device["memory"] = int(device["memory"] * 0.9)
+                return True
+        return False
+
+    def _send(self, flights: deque[_Flight]) -> None:
+        """Sends the data sets that the line does not have yet, while there is capacity."""
+        while self._sent < min(len(flights), self._most):
+            try:
+                self._running().submit(flights[self._sent].packet)
+                self._sent += 1
+            except Failure as failure:
+                self._recover(str(failure))
+
+    def _take(self, flights: deque[_Flight]) -> dict[str, Any]:
+        """Waits for the first data set's result."""
+        while True:
+            self._send(flights)
+            try:
+                made = self._running().take(self._hang)
+                break
+            except Failure as failure:
+                self._recover(str(failure))
+            except AnabranchError:
+                self._sent -= 1
+                flights.popleft()
+                raise
+        self._sent, self._failed = self._sent - 1, 0
+        flight, now = flights.popleft(), time.perf_counter()
+        self._done.append(now)
+        self._latencies.append(now - flight.begun)
+        made.update(self._running().constants)
+        if self._session._makes_arrays:
+            return {name: made[name] for name in self._session._kinds}
+        outputs = _arrays.assembled(made.items(), self._session._kinds)
+        return {name: _arrays.labelled(array, self._session._labels.get(name)) for name, array in outputs.items()}
+
+    def _drain(self) -> None:
+        """Drops results that nobody will take, so that the next `map` begins with none."""
+        while self._line is not None and self._sent > 0:
+            try:
+                self._line.take(self._hang)
+            except Failure:
+                # The next `map` opens the stages again.
+                self._stop()
+                return
+            except AnabranchError:
+                pass
+            self._sent -= 1
+
+    def _running(self) -> Line:
+        if self._line is None:
+            self._recover("the stages were ended by an earlier failure")
+        assert self._line is not None
+        return self._line
+
+    def _recover(self, why: str) -> None:
+        """Divides the model again over the nodes that are left. All data sets without a result are sent again."""
+        while True:
+            self._failed += 1
+            if self._failed > self._failures:
+                self._failed = 0
+                self._stop()
+                raise DeviceError(f"the cluster failed {self._failures + 1} times without a result; the last time: {why}")
+            before, count = list(self._alive), self._sent
+            self._drop_dead_nodes()
+            if not self._alive:
+                raise DeviceError(f"no node of the platform is left: {why}")
+            lost = [node for node in before if node not in self._alive]
+            self.events.append(
+                f"{', '.join(lost) if lost else 'a process'} failed ({why}): the model is divided again over "
+                f"{', '.join(self._alive)}, and {count} inputs are computed again"
+            )
+            try:
+                self._open()
+                return
+            except (DeviceError, Timeout) as error:
+                why = str(error)
+
+    def _drop_dead_nodes(self) -> None:
+        """Removes nodes that Ray has given up, and nodes that start no process."""
+        self._alive = {name: node for name, node in self._present().items() if name in self._alive}
+        silent = self._line.silent(self._hang) if self._line is not None else []
+        for node in {replica.node for replica in silent} & set(self._alive):
+            try:
+                _platform.stop(_platform.start_hosts({node: self._alive[node]}, {}, secrets.token_bytes(32), self._hang).values())
+            except AnabranchError:
+                del self._alive[node]
+
+
+def _shipped(ray: Any, model: Any, ship: bool) -> Any:
+    """The model as actors get it: a path, or a reference to its bytes."""
+    if hasattr(model, "SerializeToString"):
+        model = model.SerializeToString()
+    if isinstance(model, (bytes, bytearray, memoryview)):
+        return ray.put(bytes(model))
+    path = os.path.abspath(os.fspath(model))
+    if not ship:
+        return path
+    with open(path, "rb") as file:
+        return ray.put(file.read())
+
+
+def _device_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if name in _host.DEVICE_OPTIONS}
+
+
+def _packet(given: Mapping[str, Any], session: Session) -> Packet:
+    """A data set as the first stage takes it: arrays by the names of the model's inputs, in parts for sequences. They are copied, since
+    they are needed again if a node fails."""
+    parts = _arrays.given(given, session._declared)
+    return {name: _arrays.array(dtype, list(shape), flat).copy() for name, dtype, shape, flat in parts}

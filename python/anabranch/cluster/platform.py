@@ -1,0 +1,232 @@
+"""Nodes of a Ray cluster as one platform: their devices, and the links between them."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import AnabranchError, DeviceError, InputError, Timeout
+from ..views import Rows
+from . import _host
+
+OUTSIDE = "outside"
+"""Name of the driver, which gives inputs and takes results, at the end of a link."""
+
+_FORMAT = "anabranch-cluster"
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node of the cluster.
+
+    Attributes:
+        name: Name in plans, such as ``node1``.
+        id: Ray's identifier of the node; None if the node is only described.
+        host: Name of its machine.
+        devices: Its devices: ``name``, ``kind`` and ``memory`` in bytes.
+    """
+
+    name: str
+    id: str | None
+    host: str
+    devices: tuple[dict[str, Any], ...]
+
+
+class Platform:
+    """Nodes of a cluster with their devices, and the links between the nodes.
+
+    A link takes ``latency + bytes / rate`` seconds, as measured with small and large values between processes of the nodes.
+    """
+
+    def __init__(self, nodes: Sequence[Node], links: Mapping[tuple[str, str], tuple[float, float]]) -> None:
+        self.nodes = tuple(nodes)
+        self.links = dict(links)
+
+    @classmethod
+    def measure(
+        cls,
+        *,
+        timeout: float = 120.0,
+        progress: Callable[[str], object] | None = None,
+        **options: Any,
+    ) -> Platform:
+        """Describes all nodes of the cluster that this process is connected to, and measures the links between them.
+
+        Takes some seconds per node for its process, and a tenth of a second per link.
+
+        Args:
+            timeout: Longest time in seconds to wait for a node.
+            progress: Called with a line about each step.
+            options: Options of `anabranch.Session` that select devices, for all nodes.
+
+        Raises:
+            InputError: If Ray is not connected, or an option is invalid.
+            DeviceError: If a node cannot run this package, or has another version of it. The error names the node.
+        """
+        nodes, key = alive(), secrets.token_bytes(32)
+        hosts = start_hosts(nodes, options, key, timeout)
+        tell = progress or (lambda line: None)
+        described, addresses = [], {}
+        try:
+            for name, host in hosts.items():
+                tell(f"devices of {name}")
+                about = wait(name, host.about.remote(), timeout)
+                devices = wait(name, host.devices.remote(), timeout)
+                described.append(Node(name, nodes[name], about["host"], tuple(devices)))
+                addresses[name] = about["address"]
+            links = {}
+            for name, address in addresses.items():
+                tell(f"links to {name}")
+                links[OUTSIDE, name] = links[name, OUTSIDE] = _host.probe(address, key)
+                for source, host in hosts.items():
+                    links[source, name] = wait(source, host.probe.remote(address), timeout)
+        except (OSError, EOFError) as error:
+            raise DeviceError(f"a link cannot be measured: {error}; nodes must reach each other's ports") from error
+        finally:
+            stop(hosts.values())
+        return cls(described, links)
+
+    def dict(self) -> dict[str, Any]:
+        """The platform as data: ``nodes`` and ``links``, as `save` writes it."""
+        return {
+            "format": _FORMAT,
+            "version": _VERSION,
+            "nodes": [{"name": node.name, "id": node.id, "host": node.host, "devices": list(node.devices)} for node in self.nodes],
+            "links": [
+                {"from": ends[0], "to": ends[1], "latency": latency, "rate": rate}
+                for ends, (latency, rate) in sorted(self.links.items())
+            ],
+        }
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the platform to a JSON file, which may be edited."""
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(self.dict(), file, indent=2)
+            file.write("\n")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Platform:
+        """Reads a platform that `save` has written, or that describes nodes that do not exist.
+
+        Raises:
+            InputError: If the file is not a platform.
+        """
+        try:
+            with open(path, encoding="utf-8") as file:
+                return cls._of(json.load(file))
+        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise InputError(f"{os.fspath(path)}: {error}") from error
+        except InputError as error:
+            raise InputError(f"{os.fspath(path)}: {error}") from None
+
+    @classmethod
+    def _of(cls, data: Any) -> Platform:
+        if not isinstance(data, dict) or data.get("format") != _FORMAT or data.get("version") != _VERSION:
+            raise InputError(f"not a platform of version {_VERSION}: `format` must be {_FORMAT!r}; Platform.save writes such files")
+        try:
+            nodes = [
+                Node(str(node["name"]), node.get("id"), str(node.get("host", "")), tuple(dict(device) for device in node["devices"]))
+                for node in data["nodes"]
+            ]
+            links = {
+                (str(link["from"]), str(link["to"])): (float(link["latency"]), float(link["rate"])) for link in data["links"]
+            }
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"a node or link is incomplete or wrong: {error!r}") from error
+        names = [node.name for node in nodes]
+        if len(set(names)) != len(names) or OUTSIDE in names:
+            raise InputError(f"nodes need different names, and none may be called {OUTSIDE!r}")
+        for ends, (latency, rate) in links.items():
+            for end in ends:
+                if end not in names and end != OUTSIDE:
+                    raise InputError(f"a link names {end!r}, which is no node; the nodes are {', '.join(names)}")
+            if not (0 <= latency < float("inf") and rate > 0):
+                raise InputError(f"the link from {ends[0]} to {ends[1]} needs a latency of at least 0 and a rate above 0")
+        return cls(nodes, links)
+
+    def rows(self) -> Rows:
+        """The devices as a table."""
+        return Rows(
+            {"device": f"{node.name}/{device['name']}", "kind": device.get("kind"), "memory": device.get("memory"), "host": node.host}
+            for node in self.nodes
+            for device in node.devices
+        )
+
+    def link_rows(self) -> Rows:
+        """The links as a table: latency in milliseconds, and rate in bytes per second."""
+        return Rows(
+            {"from": source, "to": target, "latency_ms": latency * 1e3, "rate": rate}
+            for (source, target), (latency, rate) in sorted(self.links.items())
+        )
+
+    def __repr__(self) -> str:
+        return f"Platform({', '.join(row['device'] for row in self.rows())})"
+
+
+def alive() -> dict[str, str]:
+    """Identifiers of the cluster's nodes that are alive, by their names. The head comes first."""
+    ray = _host.ray_module()
+    if not ray.is_initialized():
+        raise InputError("this process is not connected to a Ray cluster; call ray.init() first")
+    nodes = [node for node in ray.nodes() if node["Alive"]]
+    nodes.sort(key=lambda node: ("node:__internal_head__" not in node["Resources"], node["NodeManagerAddress"], node["NodeID"]))
+    return {f"node{number}": node["NodeID"] for number, node in enumerate(nodes, 1)}
+
+
+def on_node(node: str) -> Any:
+    """Ray's strategy that keeps an actor on a node."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    return NodeAffinitySchedulingStrategy(node, soft=False)
+
+
+def start_hosts(nodes: Mapping[str, str], options: Mapping[str, Any], key: bytes, timeout: float) -> dict[str, Any]:
+    """Starts an actor on each node, and compares the versions of the package."""
+    cls = _host.ray_module().remote(_host.Host)
+    hosts = {
+        name: cls.options(num_cpus=0, max_restarts=0, scheduling_strategy=on_node(node)).remote(dict(options), key)
+        for name, node in nodes.items()
+    }
+    own = _host.version()
+    try:
+        for name, host in hosts.items():
+            other = wait(name, host.about.remote(), timeout)["version"]
+            if other != own:
+                text = f"{name} has version {other} of anabranch, but this process has {own}; install the same version on all nodes"
+                raise DeviceError(text)
+    except AnabranchError:
+        stop(hosts.values())
+        raise
+    return hosts
+
+
+def wait(node: str, result: Any, timeout: float) -> Any:
+    """Waits for the result of a call on a node. Errors name the node."""
+    ray = _host.ray_module()
+    try:
+        return ray.get(result, timeout=timeout)
+    except ray.exceptions.GetTimeoutError:
+        raise Timeout(f"{node} did not answer within {timeout:g} s; look at `ray status`, or raise `timeout`") from None
+    except ray.exceptions.RayTaskError as error:
+        raise named(node, error) from None
+    except ray.exceptions.RayError as error:
+        raise DeviceError(f"{node}: {_host.text_of(error)}") from None
+
+
+def named(place: str, error: Any) -> Exception:
+    """An error of a call, with its place in the text."""
+    if isinstance(error.cause, AnabranchError):
+        return _host.unpacked(_host.packed(place, error.cause))
+    return DeviceError(f"{place}: {_host.text_of(error)}")
+
+
+def stop(actors: Iterable[Any]) -> None:
+    """Ends actors at once."""
+    ray = _host.ray_module()
+    for actor in actors:
+        ray.kill(actor)

@@ -1,0 +1,264 @@
+"""Promises of `anabranch.cluster`, on three Ray nodes of this machine, at addresses of the loopback network."""
+
+import asyncio
+import os
+import random
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import anabranch as ab
+
+ray = pytest.importorskip("ray", reason="ray is not installed")
+onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+
+import anabranch.cluster as cluster  # noqa: E402
+
+OPTIONS = {"gpu": False, "threads": 1}
+WIDTH, LAYERS = 64, 6
+
+
+@pytest.fixture(scope="module")
+def nodes():
+    """A cluster, and its nodes beside the head."""
+    from ray.cluster_utils import Cluster
+
+    common = {"num_cpus": 1, "object_store_memory": 80 << 20}
+    head = {"node_ip_address": "127.0.0.2", "include_dashboard": False, **common}
+    made = Cluster(initialize_head=True, head_node_args=head)
+    added = [made.add_node(node_ip_address=f"127.0.0.{number}", **common) for number in (3, 4)]
+    ray.init(address=made.address, _node_ip_address="127.0.0.2", log_to_driver=False, logging_level="ERROR")
+    yield made, added
+    ray.shutdown()
+    made.shutdown()
+
+
+@pytest.fixture(scope="module")
+def platform(nodes):
+    return cluster.Platform.measure(**OPTIONS)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A chain of products with a value that passes all of them, a constant output, and an integer output."""
+    random_numbers = np.random.default_rng(0)
+    nodes, weights, value = [], [], "x"
+    for layer in range(LAYERS):
+        weight = random_numbers.standard_normal((WIDTH, WIDTH), dtype=np.float32) / WIDTH**0.5
+        weights.append(numpy_helper.from_array(weight, f"w{layer}"))
+        nodes += [helper.make_node("MatMul", [value, f"w{layer}"], [f"p{layer}"], name=f"product{layer}")]
+        nodes += [helper.make_node("Tanh", [f"p{layer}"], [f"t{layer}"], name=f"tanh{layer}")]
+        value = f"t{layer}"
+    nodes.append(helper.make_node("Add", [value, "x"], ["y"], name="sum"))
+    nodes.append(helper.make_node("ArgMax", ["y"], ["best"], name="best", axis=1))
+    nodes.append(helper.make_node("Constant", [], ["fixed"], name="fixed", value=numpy_helper.from_array(np.arange(3))))
+    outputs = [("y", TensorProto.FLOAT, [4, WIDTH]), ("best", TensorProto.INT64, [4, 1]), ("fixed", TensorProto.INT64, [3])]
+    graph = helper.make_graph(
+        nodes,
+        "chain",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, WIDTH])],
+        [helper.make_tensor_value_info(*output) for output in outputs],
+        weights,
+    )
+    path = tmp_path_factory.mktemp("cluster") / "chain.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    return path
+
+
+def samples(count, seed=0):
+    random_numbers = np.random.default_rng(seed)
+    return [{"x": random_numbers.standard_normal((4, WIDTH), dtype=np.float32)} for _ in range(count)]
+
+
+def with_memory(platform, bytes):
+    """The platform with this much memory on each device."""
+    data = platform.dict()
+    for node in data["nodes"]:
+        for device in node["devices"]:
+            device["memory"] = bytes
+    return cluster.Platform._of(data)
+
+
+@pytest.fixture
+def divided(platform, model):
+    """A pipeline over three nodes, each of which has memory for a part of the model only."""
+    with cluster.Pipeline(
+        model, with_memory(platform, 3 * WIDTH * WIDTH * 4), measure=False, replicate=False, hang=5.0, **OPTIONS
+    ) as pipeline:
+        assert len(pipeline.plan["stages"]) >= 2
+        yield pipeline
+
+
+def equal(results, given, model):
+    session = ab.Session(model, **OPTIONS)
+    count = 0
+    for outputs, inputs in zip(results, given, strict=True):
+        wanted = session.run(inputs)
+        assert list(outputs) == list(wanted)
+        for name, array in wanted.items():
+            assert outputs[name].dtype == array.dtype and outputs[name].tobytes() == array.tobytes(), name
+        count += 1
+    return count == len(given)
+
+
+def test_a_platform_names_nodes_devices_and_links(platform, tmp_path):
+    assert [node.name for node in platform.nodes] == ["node1", "node2", "node3"]
+    assert {row["device"] for row in platform.rows()} == {"node1/cpu0", "node2/cpu0", "node3/cpu0"}
+    ends = {(source, target) for source in ("node1", "node2", "node3") for target in ("node1", "node2", "node3", "outside")}
+    assert ends <= set(platform.links)
+    assert all(0 < latency < 1 and rate > 1e5 for latency, rate in platform.links.values())
+    platform.save(tmp_path / "platform.json")
+    assert cluster.Platform.load(tmp_path / "platform.json").dict() == platform.dict()
+
+
+@pytest.mark.parametrize(
+    "change, text",
+    [
+        (lambda data: data.update(format="other"), "anabranch-cluster"),
+        (lambda data: data["nodes"][0].pop("name"), "name"),
+        (lambda data: data["links"][0].update({"from": "node9"}), "node9"),
+        (lambda data: data["links"][0].update(rate=0), "rate"),
+        (lambda data: data["nodes"][0].update(name="outside"), "outside"),
+    ],
+)
+def test_a_wrong_platform_is_refused(platform, change, text):
+    data = platform.dict()
+    change(data)
+    with pytest.raises(ab.errors.InputError, match=text):
+        cluster.Platform._of(data)
+
+
+def test_a_model_larger_than_each_node_has_the_results_of_one_process(divided, model):
+    weights = [stage["weights"] for stage in divided.plan["stages"]]
+    assert len({device for stage in divided.plan["stages"] for device in stage["devices"]}) == len(weights) >= 2
+    assert max(weights) <= 3 * WIDTH * WIDTH * 4 < sum(weights)
+    given = samples(30)
+    assert equal(divided.map(given), given, model)
+    assert divided.measured["results"] == 30 and divided.measured["period"] > 0
+    assert all(seconds > 0 for stage in divided.measured["stages"] for seconds in stage.values())
+
+
+def test_replicas_keep_the_order(platform, model):
+    free = cluster.Platform(platform.nodes, {ends: (0.0, 1e15) for ends in platform.links})
+    with cluster.Pipeline(model, free, measure=False, **OPTIONS) as pipeline:
+        assert sum(len(stage["devices"]) for stage in pipeline.plan["stages"]) == 3
+        given = samples(31)
+        assert equal(pipeline.map(given), given, model)
+
+
+def test_asynchronous_results_are_equal(divided, model):
+    given = samples(7)
+
+    async def collected():
+        return [outputs async for outputs in divided.map_async(given)]
+
+    assert equal(asyncio.run(collected()), given, model)
+
+
+def test_an_early_end_leaves_nothing_behind(divided, model):
+    results = divided.map(samples(20, seed=1))
+    next(results)
+    with pytest.raises(ab.errors.InputError, match="another `map`"):
+        next(divided.map(samples(1)))
+    results.close()
+    given = samples(5, seed=2)
+    assert equal(divided.map(given), given, model)
+
+
+def test_inputs_are_read_only_while_there_is_capacity(divided):
+    read = 0
+
+    def given():
+        nonlocal read
+        for sample in samples(60):
+            read += 1
+            yield sample
+
+    for taken, _ in enumerate(divided.map(given()), 1):
+        assert read - taken <= divided._most
+
+
+def test_a_wrong_input_ends_its_map_alone(divided, model):
+    with pytest.raises(ab.errors.InputError, match="stage 0 on node./cpu0.*x"):
+        list(divided.map([*samples(2), {"x": np.zeros((4, 3), np.float32)}, *samples(2)]))
+    given = samples(4)
+    assert equal(divided.map(given), given, model)
+
+
+def test_a_killed_process_loses_and_doubles_nothing(divided, model):
+    given, randomly = samples(60), random.Random(0)
+    stop = threading.Event()
+
+    def kill():
+        while not stop.wait(randomly.uniform(0.0, 2.0)):
+            line = divided._line
+            replicas = line.replicas() if line is not None else []
+            if replicas:
+                ray.kill(randomly.choice(replicas).actor)
+                return
+
+    for _ in range(3):
+        stop.clear()
+        killer = threading.Thread(target=kill)
+        killer.start()
+        try:
+            assert equal((time.sleep(0.02) or outputs for outputs in divided.map(given)), given, model)
+        finally:
+            stop.set()
+            killer.join()
+    assert divided.events and "computed again" in divided.events[0]
+
+
+def test_a_process_that_hangs_is_replaced(divided, model):
+    replica = divided._line.replicas()[-1]
+    process = ray.get(replica.actor.ping.options(concurrency_group="health").remote())
+    os.kill(process, signal.SIGSTOP)
+    given = samples(10)
+    assert equal(divided.map(given), given, model)
+    assert "does not answer" in divided.events[0]
+
+
+def test_a_file_that_a_node_lacks_is_named(platform, tmp_path, model):
+    data = model.read_bytes()
+    path = tmp_path / "gone.onnx"
+    path.write_bytes(data)
+    pipeline = cluster.Pipeline(path, platform, measure=False, ship=True, **OPTIONS)
+    path.unlink()
+    given = samples(3)
+    assert equal(pipeline.map(given), given, model)
+    pipeline.close()
+    with pytest.raises(ab.errors.InputError, match="closed"):
+        next(pipeline.map(given))
+
+
+def test_a_model_that_fits_nowhere_is_refused(platform, model):
+    with pytest.raises(ab.errors.PlacementError, match="memory"):
+        cluster.Pipeline(model, with_memory(platform, 1000), measure=False, **OPTIONS)
+
+
+def test_a_node_that_dies_is_replaced_and_one_that_joins_is_used(nodes, model):
+    """Last: it changes the cluster."""
+    made, added = nodes
+    platform = cluster.Platform.measure(**OPTIONS)
+    small = with_memory(platform, 5 * WIDTH * WIDTH * 4)
+    with cluster.Pipeline(model, small, measure=False, replicate=False, hang=5.0, **OPTIONS) as pipeline:
+        used = {device.partition("/")[0] for stage in pipeline.plan["stages"] for device in stage["devices"]}
+        victim = next(node for node in platform.nodes if node.name in used and node.name != "node1")
+        raylet = next(node for node in added if node.unique_id and node.node_id == victim.id) if hasattr(added[0], "node_id") else added[-1]
+        given = samples(40)
+        timer = threading.Timer(0.3, lambda: made.remove_node(raylet, allow_graceful=False))
+        timer.start()
+        try:
+            assert equal((time.sleep(0.03) or outputs for outputs in pipeline.map(given)), given, model)
+        finally:
+            timer.join()
+        assert len(pipeline._alive) == 2
+        made.add_node(node_ip_address="127.0.0.5", num_cpus=1, object_store_memory=80 << 20)
+        pipeline.rebalance()
+        assert len(pipeline._alive) == 3
+        assert equal(pipeline.map(given[:5]), given[:5], model)
