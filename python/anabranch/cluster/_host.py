@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import os
+import queue
 import statistics
 import threading
 import time
@@ -24,6 +25,8 @@ DEVICE_OPTIONS = ("devices", "cpu_devices", "threads", "gpu", "software_gpu", "m
 _SMALL, _LARGE = 8, 4 << 20
 """Bytes of the values that links are measured with."""
 _PROBES = 15
+_STREAM, _FLIGHT = 200, 4
+"""Values of a stream, and how many of them are on their way."""
 
 
 def ray_module() -> Any:
@@ -57,7 +60,10 @@ class Host:
 
     def __init__(self, options: Mapping[str, Any], key: bytes) -> None:
         self._options, self._key = dict(options), key
-        self._inbox = Inbox(own_address(), key, lambda wire, head, packet: wire.send({}, {}))
+        # As in a stage, one thread receives and another answers.
+        self._arrived: queue.SimpleQueue[Wire] = queue.SimpleQueue()
+        threading.Thread(target=self._answer, name="anabranch echo", daemon=True).start()
+        self._inbox = Inbox(own_address(), key, lambda wire, head, packet: self._arrived.put(wire))
 
     def about(self) -> dict[str, Any]:
         """Version of the package, name of the machine, and address for probes."""
@@ -78,21 +84,49 @@ class Host:
         return probe(address, self._key)
 
 
+    def _answer(self) -> None:
+        while True:
+            try:
+                self._arrived.get().send({}, {})
+            except OSError:
+                # Who asked is gone.
+                continue
+
+
 def probe(address: Address, key: bytes) -> tuple[float, float]:
-    """Latency in seconds and rate in bytes per second of the link from here to the address of a `Host`."""
-    wire, seconds = Wire.to(address, key), {}
+    """Latency in seconds and rate in bytes per second of the link from here to the address of a `Host`.
+
+    The latency is half of the time between the answers to a stream of small values, or half of the time of one value's way there and
+    back, whichever is longer: it contains what the processes at both ends do for each value.
+    """
+    wire = Wire.to(address, key)
     try:
-        for size in (_SMALL, _LARGE):
-            packet, times = {"value": np.ones(size, np.uint8)}, []
-            for _ in range(_PROBES):
-                begun = time.perf_counter()
-                wire.send({}, packet)
-                wire.receive()
-                times.append(time.perf_counter() - begun)
-            seconds[size] = statistics.median(times[1:])
+        small, large = (_round_trip(wire, {"value": np.ones(size, np.uint8)}) for size in (_SMALL, _LARGE))
+        stream = _stream_period(wire, {"value": np.ones(_SMALL, np.uint8)})
     finally:
         wire.close()
-    return seconds[_SMALL] / 2, (_LARGE - _SMALL) / max(seconds[_LARGE] - seconds[_SMALL], 1e-9)
+    return max(small, stream) / 2, (_LARGE - _SMALL) / max(large - small, 1e-9)
+
+
+def _round_trip(wire: Wire, packet: Packet) -> float:
+    times = []
+    for _ in range(_PROBES):
+        begun = time.perf_counter()
+        wire.send({}, packet)
+        wire.receive()
+        times.append(time.perf_counter() - begun)
+    return statistics.median(times[1:])
+
+
+def _stream_period(wire: Wire, packet: Packet) -> float:
+    times = []
+    for sent in range(_STREAM + _FLIGHT):
+        if sent >= _FLIGHT:
+            wire.receive()
+            times.append(time.perf_counter())
+        if sent < _STREAM:
+            wire.send({}, packet)
+    return (times[-1] - times[_FLIGHT]) / (len(times) - 1 - _FLIGHT)
 
 
 class StageHost:
