@@ -249,7 +249,8 @@ def test_a_node_that_dies_is_replaced_and_one_that_joins_is_used(nodes, model):
     with cluster.Pipeline(model, small, measure=False, replicate=False, hang=5.0, **OPTIONS) as pipeline:
         used = {device.partition("/")[0] for stage in pipeline.plan["stages"] for device in stage["devices"]}
         victim = next(node for node in platform.nodes if node.name in used and node.name != "node1")
-        raylet = next(node for node in added if node.unique_id and node.node_id == victim.id) if hasattr(added[0], "node_id") else added[-1]
+        address = next(node["NodeManagerAddress"] for node in ray.nodes() if node["NodeID"] == victim.id)
+        raylet = next(node for node in added if node.node_ip_address == address)
         given = samples(40)
         timer = threading.Timer(0.3, lambda: made.remove_node(raylet, allow_graceful=False))
         timer.start()
@@ -260,5 +261,5 @@ def test_a_node_that_dies_is_replaced_and_one_that_joins_is_used(nodes, model):
         assert len(pipeline._alive) == 2
         made.add_node(node_ip_address="127.0.0.5", num_cpus=1, object_store_memory=80 << 20)
         pipeline.rebalance()
-        assert len(pipeline._alive) == 3
+        assert len(pipeline._alive) >= 3, pipeline.events
         assert equal(pipeline.map(given[:5]), given[:5], model)

@@ -57,8 +57,8 @@ impl PartPlanner {
         Ok(Arc::new(Planner { lowered: &lowered, machine: &machine, constraints: &constraints }.plan(&choice)?))
     }
 
-    /// Returns the predicted seconds of each node on a processor. If a GPU has no kernel for a node, the CPU device that
-    /// feeds it runs the node.
+    /// Returns the predicted seconds of each node on a processor. If a GPU has no kernel for a node, the CPU device
+    /// that feeds it runs the node.
     pub(super) fn predicted(&self, processor: &Processor) -> Result<Vec<f64>, SessionError> {
         let constraints = Constraints::default();
         let machine = processor.machine(&self.machine);

@@ -184,7 +184,9 @@ class Pipeline:
         """
         if self._mapping:
             raise InputError("a `map` of this pipeline is open; read all its results, or close it, before rebalance")
-        self.platform = Platform.measure(timeout=self._timeout, progress=progress, **_device_options(self._options))
+        left_out: list[str] = []
+        self.platform = Platform._measured(self._timeout, progress, _device_options(self._options), left_out)
+        self.events += [f"a node is left out ({error})" for error in left_out]
         self._alive = self._present()
         self._times.clear()
         self._learn_times(self._alive)

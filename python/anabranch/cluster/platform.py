@@ -68,8 +68,15 @@ class Platform:
             InputError: If Ray is not connected, or an option is invalid.
             DeviceError: If a node cannot run this package, or has another version of it. The error names the node.
         """
+        return cls._measured(timeout, progress, options, None)
+
+    @classmethod
+    def _measured(
+        cls, timeout: float, progress: Callable[[str], object] | None, options: Mapping[str, Any], left_out: list[str] | None
+    ) -> Platform:
+        """The platform. If `left_out` is a list, nodes that start no process are added to it, rather than be an error."""
         nodes, key = alive(), secrets.token_bytes(32)
-        hosts = start_hosts(nodes, options, key, timeout)
+        hosts = start_hosts(nodes, options, key, timeout, left_out)
         tell = progress or (lambda line: None)
         described, addresses = [], {}
         try:
@@ -185,23 +192,29 @@ def on_node(node: str) -> Any:
     return NodeAffinitySchedulingStrategy(node, soft=False)
 
 
-def start_hosts(nodes: Mapping[str, str], options: Mapping[str, Any], key: bytes, timeout: float) -> dict[str, Any]:
-    """Starts an actor on each node, and compares the versions of the package."""
+def start_hosts(
+    nodes: Mapping[str, str], options: Mapping[str, Any], key: bytes, timeout: float, left_out: list[str] | None = None
+) -> dict[str, Any]:
+    """Starts an actor on each node, and compares the versions of the package. If `left_out` is a list, errors of nodes are added to it,
+    and the other nodes are returned."""
     cls = _host.ray_module().remote(_host.Host)
     hosts = {
         name: cls.options(num_cpus=0, max_restarts=0, scheduling_strategy=on_node(node)).remote(dict(options), key)
         for name, node in nodes.items()
     }
     own = _host.version()
-    try:
-        for name, host in hosts.items():
+    for name, host in list(hosts.items()):
+        try:
             other = wait(name, host.about.remote(), timeout)["version"]
             if other != own:
                 text = f"{name} has version {other} of anabranch, but this process has {own}; install the same version on all nodes"
                 raise DeviceError(text)
-    except AnabranchError:
-        stop(hosts.values())
-        raise
+        except AnabranchError as error:
+            if left_out is None:
+                stop(hosts.values())
+                raise
+            left_out.append(str(error))
+            stop([hosts.pop(name)])
     return hosts
 
 

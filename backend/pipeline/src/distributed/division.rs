@@ -95,8 +95,8 @@ pub struct DivisionStage {
 /// O(nodes × (devices + degree) + cuts²), and then the bounded search of [`choose`].
 ///
 /// # Errors
-/// If a machine's model differs from this one, a time or a link is missing or is not a valid number, or no mapping fits
-/// the memory or keeps the goal's limit.
+/// If a machine's model differs from this one, or a time or a link is missing or is not a valid number. If no mapping
+/// fits the memory or keeps the goal's limit.
 pub fn divide(
     session: &Session,
     inputs: &Inputs,
