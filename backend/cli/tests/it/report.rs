@@ -1,7 +1,7 @@
 //! The page of `--report` in a browser: it draws, every control works, and there is no error.
 
 use crate::command::{Anabranch, bundled};
-use anabranch::import::proto::{GraphProto, ModelProto, NodeProto, ValueInfoProto};
+use anabranch::import::proto::{AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
@@ -85,6 +85,11 @@ fn the_page_of_a_run_works_and_tells_what_was_measured() {
         assert!(number(&measured["busy"]) <= number(&measured["end"]) - number(&measured["start"]), "{node}");
         assert!(!node["why"]["text"].as_str().expect("a text").is_empty(), "{node}");
     }
+    let convolution = program.iter().find(|node| node["op"] == "conv").expect("a convolution");
+    let attributes = convolution["attributes"].as_array().expect("parameters");
+    let then = |name: &str| attributes.iter().find(|attribute| attribute[0] == name).map(|attribute| &attribute[1]);
+    assert_eq!((then("window"), then("strides")), (Some(&"3 × 3".into()), Some(&"1 × 1".into())), "{convolution}");
+    assert_eq!(then("then"), Some(&"relu(result + input 3)".into()), "{convolution}");
     let mite = program.iter().find(|node| node["why"]["terms"].as_array().is_some_and(|terms| terms.len() == 5));
     assert!(mite.is_some(), "no node shows MITE's factors");
     for device in data["devices"].as_array().expect("devices") {
@@ -137,6 +142,8 @@ fn the_page_of_a_plan_with_5000_nodes_works_whatever_they_are_called() {
     assert!(data["nodes"].as_array().expect("nodes").len() >= 5_000);
     assert!(data["nodes"].as_array().expect("nodes").iter().any(|node| node["name"] == HOSTILE));
     assert!(data["measured"].is_null());
+    let is_wide = |node: &&Value| node["inputs"].as_array().is_some_and(|inputs| inputs.len() == 21);
+    assert!(data["nodes"].as_array().expect("nodes").iter().any(|node| is_wide(&node)), "no node has many weights");
     // Scopes of names are groups, and every node of a scope is in its group.
     let scopes = data["scopes"].as_array().expect("scopes");
     assert!(scopes.len() > 100, "{} scopes", scopes.len());
@@ -196,7 +203,13 @@ fn large(nodes: usize) -> Vec<u8> {
         made.push(NodeProto::of(op, &inputs, &[&value(number)]).named(&name));
     }
     let outputs = (1..=nodes).filter(|number| !used[*number]);
-    let output = outputs.map(|number| ValueInfoProto::f32s(&value(number), &[1, 16])).collect();
+    let mut output: Vec<_> = outputs.map(|number| ValueInfoProto::f32s(&value(number), &[1, 16])).collect();
+    // A node with more weights than its details list at once.
+    let weights: Vec<String> = (0..20).map(|number| format!("w{number}")).collect();
+    let read: Vec<&str> = std::iter::once("x").chain(weights.iter().map(String::as_str)).collect();
+    made.push(NodeProto::of("Concat", &read, &["wide"]).with(AttributeProto::int("axis", 1)));
+    output.push(ValueInfoProto::f32s("wide", &[1, 36]));
+    let initializer = weights.iter().map(|name| TensorProto::f32s(name, &[1, 1], &[0.5])).collect();
     let input = vec![ValueInfoProto::f32s("x", &[1, 16])];
-    ModelProto::of(GraphProto { node: made, input, output, ..GraphProto::default() }, 17).to_bytes()
+    ModelProto::of(GraphProto { node: made, input, output, initializer, ..GraphProto::default() }, 17).to_bytes()
 }

@@ -379,7 +379,7 @@ fn host_operator_node(step: &HostOperator, foreseen: u64) -> Value {
     let predicted = Times { ready: foreseen, start: foreseen, end: foreseen + measured.busy, busy: measured.busy };
     json!({
         "name": step.name, "role": "node", "op": step.operator, "class": "host operator", "flops": 0.0,
-        "inputs": ports(&step.reads), "outputs": ports(&step.makes), "operators": [], "block": null, "costs": [],
+        "inputs": ports(&step.reads), "outputs": ports(&step.makes), "operators": [], "attributes": [], "block": null, "costs": [],
         "device": HOST.index(), "predicted": predicted, "measured": measured,
         "critical_predicted": false, "critical_measured": false,
         "why": { "text": "the host computes it between two plans, because its result alone tells its shape", "terms": [], "candidates": [], "seconds": false },

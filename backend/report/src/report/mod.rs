@@ -4,9 +4,11 @@
 //! [`data()`] returns everything that the page shows. [`page()`] puts it, with the page's code and style, into one
 //! file. [`trace()`] returns a run for trace viewers instead.
 
+mod attributes;
 mod collect;
 mod critical;
 mod date;
+mod formula;
 mod lanes;
 mod memory;
 mod page;

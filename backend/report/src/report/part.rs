@@ -1,6 +1,7 @@
 //! One plan of a run as a part of the page's data: its nodes, inputs, outputs, edges and transfers, with their
 //! positions among those of the whole run.
 
+use super::attributes::attributes;
 use super::critical::{self, Chain};
 use super::spans::{Spans, Steps, Times};
 use super::{memory, why};
@@ -80,12 +81,12 @@ pub(super) struct PlanPart<'a> {
     pub(super) places: Places,
 }
 
-/// Returns the members of a streaming block: op, type and shape of each output. Null for other ops.
+/// Returns the members of a streaming block: op, type and shape of the output, and parameters. Null for other ops.
 fn block(op: &Op) -> Value {
     let Op::Block(block) = op else { return Value::Null };
     let member = |member: &anabranch_kernels::op::Member| {
         let made = member.spec.outputs.first().map(ToString::to_string);
-        (member.spec.op.name().to_owned(), made.unwrap_or_default())
+        (member.spec.op.name().to_owned(), made.unwrap_or_default(), attributes(&member.spec))
     };
     let members: Vec<_> = block.members.iter().map(member).collect();
     json!({ "rows": block.rows, "chunk_rows": block.chunk_rows, "members": members })
@@ -168,6 +169,8 @@ impl<'a> PlanPart<'a> {
                 "outputs": self.ports(&node.outputs, &node.spec.outputs),
                 // Operators of the model in it, if there are several or the name differs.
                 "operators": if operators == [&*node.name] { Vec::new() } else { operators },
+                // Names and values of the kernel's parameters.
+                "attributes": attributes(&node.spec),
                 "block": block(&node.spec.op),
                 "costs": self.costs(id),
             });
@@ -298,7 +301,7 @@ impl<'a> PlanPart<'a> {
 fn end(name: &str, role: &str, inputs: Vec<Value>, outputs: Vec<Value>) -> Value {
     json!({
         "name": name, "role": role, "op": role, "class": "", "flops": 0.0, "inputs": inputs, "outputs": outputs,
-        "operators": [], "block": null, "costs": [],
+        "operators": [], "attributes": [], "block": null, "costs": [],
     })
 }
 

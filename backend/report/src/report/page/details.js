@@ -101,7 +101,7 @@ const details = (() => {
       return element("tr", { class: index === node.device ? "here" : undefined }, element("td", {}, deviceChip(index)),
         element("td", {}, cost ? duration(cost.ns) + spread : "cannot run"), element("td", { class: "quiet" }, cost ? cost.source : ""));
     };
-    return element("table", {}, element("tbody", {}, node.costs.map(line)));
+    return element("table", { class: "costs" }, element("tbody", {}, node.costs.map(line)));
   }
 
   function whyTable(why) {
@@ -113,11 +113,27 @@ const details = (() => {
         element("td", {}, deviceChip(device)), values.map((value) => element("td", {}, figure(value)))))));
   }
 
-  /// Lists tensors, with the nodes at their other ends.
-  function ports(list, ends) {
-    return element("ul", {}, list.map((port, at) => element("li", {}, element("code", {}, port.spec), ` ${port.name} `,
-      element("span", { class: "quiet" }, `${bytes(port.bytes)}${port.constant ? ", constant" : ""}`),
-      (ends[at] || []).map(([index, transfer]) => [" ", nodeLink(index), transfer === null ? "" : [" ", transferLink(transfer)]]))));
+  const most = 12;
+
+  /// Returns the first entries, and the others in a fold. `wrap` puts entries into a list or table.
+  function capped(entries, wrap) {
+    const rest = entries.slice(most);
+    return [wrap(entries.slice(0, most)), rest.length > 0 && element("details", {}, element("summary", {}, `${rest.length} more`), wrap(rest))];
+  }
+
+  const listOf = (entries) => element("ul", {}, entries);
+
+  /// Lists tensors with their number among those of the node, and the nodes at their other ends.
+  function ports(numbered, ends) {
+    const nodes = (list) => capped(list.map(([index, transfer]) => [" ", nodeLink(index), transfer === null ? "" : [" ", transferLink(transfer)]]), (links) => links);
+    return capped(numbered.map(({ port, at }) => element("li", {}, element("span", { class: "quiet" }, `${at + 1} `), element("code", {}, port.spec), ` ${port.name} `,
+      element("span", { class: "quiet" }, bytes(port.bytes)), nodes(ends[at] || []))), listOf);
+  }
+
+  /// Lists a node's constants.
+  function weights(numbered) {
+    const sum = numbered.reduce((total, { port }) => total + port.bytes, 0);
+    return [heading(`${numbered.length} ${numbered.length === 1 ? "weight" : "weights"}, ${bytes(sum)}`), ports(numbered, {})];
   }
 
   const transferLink = (index) => element("button", { type: "button", class: "link", onclick: () => select({ kind: "transfer", index }), style: `color:${paint.cross}` }, `(${data.transfers[index].route})`);
@@ -132,6 +148,8 @@ const details = (() => {
       one.inputs.forEach((port, at) => { if (port.name === name) (makers[at] ??= []).push([edge.from, edge.transfer]); });
     }
     const program = one.role === "node";
+    const reads = one.inputs.map((port, at) => ({ port, at }));
+    const [constant, computed] = [reads.filter(({ port }) => port.constant), reads.filter(({ port }) => !port.constant)];
     return [
       close(), element("h2", {}, one.name),
       element("p", {}, one.op, " ", deviceChip(one.device), program && element("span", { class: "quiet" }, ` ${one.class}${one.flops > 0 ? `, ${amount(one.flops)} FLOP` : ""}`)),
@@ -140,11 +158,14 @@ const details = (() => {
       program && [heading("Predicted by device"), costsTable(one)],
       one.block !== null && [heading(`Streaming block of ${one.block.members.length}`),
         element("p", { class: "quiet" }, `${one.block.rows} rows, ${one.block.chunk_rows} at a time`),
-        element("ul", {}, one.block.members.map(([op, made]) => element("li", {}, `${op} `, element("code", {}, made))))],
+        capped(one.block.members.map(([op, made, own]) => element("li", {}, `${op} `, element("code", {}, made),
+          element("span", { class: "quiet" }, own.map(([name, value]) => `; ${name} ${value}`).join("")))), listOf)],
+      one.attributes.length > 0 && [heading("Parameters"), facts(...one.attributes.map(([name, value]) => row(name, value)))],
+      constant.length > 0 && weights(constant),
+      computed.length > 0 && [heading("Reads"), ports(computed, makers)],
+      one.outputs.length > 0 && [heading("Makes"), ports(one.outputs.map((port, at) => ({ port, at })), readers)],
       one.operators.length > 0 && [heading(one.operators.length > 1 ? `${one.operators.length} operators in one` : "Operator"),
-        element("ul", {}, one.operators.map((name) => element("li", {}, name)))],
-      one.inputs.length > 0 && [heading("Reads"), ports(one.inputs, makers)],
-      one.outputs.length > 0 && [heading("Makes"), ports(one.outputs, readers)],
+        capped(one.operators.map((name) => element("li", {}, name)), listOf)],
     ];
   }
 

@@ -126,6 +126,17 @@ const testing = (() => {
     select(null);
   }
 
+  function parameters() {
+    const shown = (index) => { select({ kind: "node", index }); return byId("details").textContent; };
+    const told = data.nodes.findIndex((node) => node.attributes.length > 0);
+    if (told >= 0) check("details show the kernel's parameters", data.nodes[told].attributes.every(([name, value]) => shown(told).includes(`${name}${value}`)));
+    const weighted = data.nodes.findIndex((node) => node.role === "node" && node.inputs.some((port) => port.constant));
+    if (weighted >= 0) check("details show the weights", data.nodes[weighted].inputs.every((port) => shown(weighted).includes(port.name) && shown(weighted).includes(bytes(port.bytes))));
+    const long = data.nodes.findIndex((node) => node.inputs.filter((port) => port.constant).length > 12);
+    if (long >= 0) { shown(long); check("a long list is folded", byId("details").querySelectorAll("details:not([open]) li").length === data.nodes[long].inputs.filter((port) => port.constant).length - 12); }
+    select(null);
+  }
+
   // --- times
 
   function times() {
@@ -261,7 +272,7 @@ const testing = (() => {
     window.addEventListener("error", (event) => failures.push(event.message));
     try {
       await frame();
-      graphView(); groups(); selecting(); times(); chainAndRuns();
+      graphView(); groups(); selecting(); parameters(); times(); chainAndRuns();
       await nodes();
       files(); reading();
       await widths();
