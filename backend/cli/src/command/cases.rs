@@ -51,6 +51,18 @@ impl Case {
         }
     }
 
+    /// Returns the unit of times, if a file states one.
+    pub(super) fn time_unit(&self) -> Option<&str> {
+        match &self.source {
+            Source::Whole(problem) => problem.facts.time_unit.as_deref(),
+            Source::Parts(_, PlatformSource::File(_, Some(unit))) => Some(unit),
+            Source::Parts(GraphSource::File(graph), PlatformSource::File(..) | PlatformSource::Random(_)) => {
+                graph.time_unit.as_deref()
+            }
+            Source::Parts(..) => None,
+        }
+    }
+
     /// Returns the problem for a seed.
     pub(super) fn problem(&self, seed: u64) -> Result<LoadedProblem, CliError> {
         let (graph, platform) = match &self.source {

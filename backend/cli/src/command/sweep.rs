@@ -6,6 +6,7 @@ mod charts;
 mod jobs;
 mod results;
 mod stochastic;
+mod units;
 mod work;
 
 use super::args::parse_count;
@@ -20,8 +21,8 @@ use anabranch_placement::place::{Auto, Exact, STRATEGIES};
 use anabranch_placement::quoted::Line;
 use anabranch_report::chart::Bar;
 use anabranch_report::table::Table;
-use anabranch_report::text::{amount, count, duration};
-use anabranch_report::trial::{AUTO, OrderName, strategy};
+use anabranch_report::text::{amount, count, duration, terminal_width, wrapped};
+use anabranch_report::trial::{AUTO, OrderName, strategy, time_format};
 use charts::SeedGroup;
 use clap::Args;
 use results::{Key, Results, Row};
@@ -30,6 +31,7 @@ use std::num::NonZero;
 use std::ops::Range;
 use std::path::PathBuf;
 use stochastic::StochasticArgs;
+use units::Units;
 use work::{Unit, Work};
 
 const EXAMPLES: &str = "\
@@ -131,10 +133,11 @@ impl SweepCommand {
         }
         let rows: Vec<&Row> = keys.iter().filter_map(|(_, key)| done.get(key)).collect();
         self.output.iter().for_each(|path| wrote(path));
+        let units = Units::of(&cases);
         if let Some(directory) = &self.chart {
-            charts::write(directory, &rows)?;
+            charts::write(directory, &rows, &units)?;
         }
-        output.text_or_json(|| summary(&rows), &rows)
+        output.text_or_json(|| summary(&rows, &units), &rows)
     }
 
     fn thread_count(&self) -> usize {
@@ -214,16 +217,20 @@ fn parse_seeds(text: &str) -> Result<Range<u64>, String> {
 }
 
 /// Returns a table for each graph on each platform, with means over the seeds.
-fn summary(rows: &[&Row]) -> String {
+fn summary(rows: &[&Row], units: &Units<'_>) -> String {
     let groups = charts::groups(rows);
     let same =
         |one: &SeedGroup, other: &SeedGroup| (&one.0.graph, &one.0.devices) == (&other.0.graph, &other.0.devices);
-    let text = |case: &[SeedGroup]| format!("{}\n{}{}\n", heading(&case[0]), table(case), refusals(case));
+    let text = |case: &[SeedGroup]| {
+        let unit = units.unit(&case[0].0.graph, &case[0].0.devices);
+        let heading = wrapped(&heading(&case[0], unit), terminal_width()).join("\n");
+        format!("{heading}\n{}{}\n", table(case, unit), refusals(case))
+    };
     let tables: String = groups.chunk_by(same).map(text).collect();
-    format!("makespans in the unit of time of each graph; ± dev is their standard deviation over the seeds\n\n{tables}")
+    format!("± dev: standard deviation of the makespan over the seeds\n\n{tables}")
 }
 
-fn heading((_, rows): &SeedGroup<'_>) -> String {
+fn heading((_, rows): &SeedGroup<'_>, unit: Option<&str>) -> String {
     let Row { graph, devices, tasks, edges, device_count, .. } = rows[0];
     let there = count(*device_count, "device");
     let (platform, means) = match (devices.as_str(), rows.len()) {
@@ -231,7 +238,16 @@ fn heading((_, rows): &SeedGroup<'_>) -> String {
         (_, 1) => (format!("{devices} ({there})"), String::new()),
         (_, seeds) => (format!("{devices} ({there})"), format!(", means over {seeds} seeds")),
     };
-    format!("{} ({}, {}) on {platform}{means}", Line(graph), count(*tasks, "task"), count(*edges, "edge"))
+    let [tasks, edges] = [count(*tasks, "task"), count(*edges, "edge")];
+    format!("{} ({tasks}, {edges}) on {platform}{means}{}", Line(graph), in_unit(unit))
+}
+
+/// Returns the unit of makespans as the end of a line. Seconds stand with each of them.
+fn in_unit(unit: Option<&str>) -> String {
+    match unit {
+        Some("s") => String::new(),
+        unit => format!("; makespans in {}", Line(unit.unwrap_or("time units"))),
+    }
 }
 
 /// Returns the reasons why some strategies have no result, for one seed each.
@@ -243,7 +259,8 @@ fn refusals(case: &[SeedGroup<'_>]) -> String {
     case.iter().filter_map(refusal).collect()
 }
 
-fn table(case: &[SeedGroup<'_>]) -> Table {
+fn table(case: &[SeedGroup<'_>], unit: Option<&str>) -> Table {
+    let (time, _) = time_format(unit);
     let mut table =
         Table::new("strategy | order | >makespan | >± dev | >gap | >slr | >traffic | >sends | >used | >placed in");
     for (key, rows) in case {
@@ -256,8 +273,8 @@ fn table(case: &[SeedGroup<'_>]) -> Table {
         table.row([
             key.strategy.clone(),
             key.order.name().to_owned(),
-            mean(|row| row.makespan, amount),
-            deviation.map_or(String::new(), |bar| amount(bar.above())),
+            mean(|row| row.makespan, time),
+            deviation.map_or(String::new(), |bar| time(bar.above())),
             mean(|row| row.gap, |gap| format!("{:.1} %", 100.0 * gap)),
             mean(|row| row.slr, |slr| format!("{slr:.2}")),
             mean(|row| row.traffic, amount),

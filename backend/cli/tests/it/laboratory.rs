@@ -229,6 +229,28 @@ fn a_sweep_says_why_a_strategy_has_no_result_and_draws_the_others() {
 }
 
 #[test]
+fn a_sweep_names_the_unit_of_makespans() {
+    let laboratory = Anabranch::new();
+    let problem = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/graphs/two-devices.json");
+    let text = laboratory.text(&["sweep", problem, "--strategies", "heft", "--chart", "charts"]);
+    assert!(text.contains("on 2 devices of its own; makespans in ms"), "{text}");
+    assert!(laboratory.read("charts/makespan.svg").contains(">makespan (ms)<"));
+    let drawn = laboratory.text(&["sweep", problem, "--strategies", "heft", "--stochastic", "--draws", "2"]);
+    assert!(drawn.split_whitespace().collect::<Vec<_>>().join(" ").contains("; makespans in ms"), "{drawn}");
+    let family = laboratory.text(&["sweep", "fft:4", "--devices", "unrelated:2", "--strategies", "heft"]);
+    assert!(family.contains("; makespans in time units"), "{family}");
+    // Seconds stand with each figure.
+    laboratory.text(&["platform", "--no-gpu", "-o", "here.json"]);
+    let here = laboratory.text(&["sweep", "fft:4", "--devices", "here.json", "--strategies", "heft"]);
+    let row = here.lines().find(|line| line.trim_start().starts_with("heft")).expect("a row");
+    assert!(
+        !here.contains("makespans in")
+            && ["ns", "µs", "ms", "s"].contains(&row.split_whitespace().nth(3).expect("a unit")),
+        "{here}"
+    );
+}
+
+#[test]
 fn what_cannot_be_swept_is_refused_with_the_next_step() {
     let laboratory = Anabranch::new();
     laboratory.refuses(&["sweep", "fft:8"], &["--devices random:10"]);

@@ -1,10 +1,13 @@
 //! Horizontal bars with deviations: a panel per case, a group per compared item, a colour per series.
+//!
+//! A bar much longer than the others would flatten them. On a linear axis it is cut at the end of the plot and marked
+//! as broken, with its value beside it.
 
 use super::axis::{self, AXIS_HEIGHT};
 use super::canvas::{Anchor, CHARACTER, Canvas, Rect, fitted};
-use super::head::{self, MARGIN, Sample};
+use super::head::{self, MARGIN, Sample, WIDTH};
 use super::theme::COLOURS;
-use super::{Format, Scale};
+use super::{Base, Format, Scale};
 
 /// A chart of bars.
 #[derive(Debug, Clone)]
@@ -17,8 +20,10 @@ pub struct BarChart {
     pub value: String,
     /// Format of values.
     pub format: Format,
-    /// Whether the axis is logarithmic.
-    pub logarithmic: bool,
+    /// Axis of the values.
+    pub axis: Axis,
+    /// Base of the round numbers on the axis.
+    pub base: Base,
     /// Names of the series.
     pub series: Vec<String>,
     /// Whether the least value of a panel is emphasized.
@@ -29,6 +34,17 @@ pub struct BarChart {
     pub limit: Option<String>,
     /// Panels, from top to bottom.
     pub panels: Vec<Panel>,
+}
+
+/// Axis of the values of a chart of bars.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Axis {
+    /// From 0 to the longest bar of the panel, unless few bars are much longer than the others.
+    Linear,
+    /// From 0 to this value.
+    UpTo(f64),
+    /// From a power of the base.
+    Logarithmic,
 }
 
 /// One case: bars with their own scale.
@@ -102,31 +118,39 @@ impl Bar {
     }
 }
 
-const PANEL_WIDTH: f64 = 520.0;
 const PANEL_GAP: f64 = 28.0;
+/// Width of one of two panels beside each other; a single panel takes the room of both.
+const PANEL_WIDTH: f64 = (WIDTH - 2.0 * MARGIN - PANEL_GAP) / 2.0;
 const PANEL_HEAD: f64 = 24.0;
 const GROUP_GAP: f64 = 7.0;
 /// Width for the value beside the longest bar.
 const VALUE_WIDTH: f64 = 104.0;
+/// A bar more than this many times as long as the median bar of its panel does not determine the axis.
+const OUTLIER: f64 = 4.0;
+/// End of the axis in lengths of the longest bar that determines it, if bars or whiskers go on beyond.
+const CUT: f64 = 1.5;
 
 impl BarChart {
     /// Returns the chart as an SVG file.
     pub fn svg(&self) -> String {
         let columns = self.panels.len().clamp(1, 2);
-        let width = 2.0 * MARGIN + columns as f64 * PANEL_WIDTH + (columns - 1) as f64 * PANEL_GAP;
         let mut canvas = Canvas::default();
         let series = self.series.iter().enumerate().filter(|_| self.series.len() > 1);
         let key: Vec<Sample> = series.map(|(colour, name)| Sample { colour, name: name.clone() }).collect();
         let titles = [&*self.title, &self.subtitle];
-        let mut y = head::draw(&mut canvas, titles, &key, self.limit.as_deref(), width - 2.0 * MARGIN);
+        let mut y = head::draw(&mut canvas, titles, &key, self.limit.as_deref(), WIDTH - 2.0 * MARGIN);
         for row in self.panels.chunks(columns) {
             for (place, panel) in row.iter().enumerate() {
-                let x = MARGIN + place as f64 * (PANEL_WIDTH + PANEL_GAP);
+                let x = MARGIN + place as f64 * (self.panel_width() + PANEL_GAP);
                 self.draw_panel(&mut canvas, panel, (x, y));
             }
             y += row.iter().map(|panel| self.panel_height(panel)).fold(0.0, f64::max) + PANEL_GAP;
         }
-        canvas.finish(width, y, &self.title, &format!("{}. {}.", self.subtitle, self.value))
+        canvas.finish(WIDTH, y, &self.title, &format!("{}. {}.", self.subtitle, self.value))
+    }
+
+    fn panel_width(&self) -> f64 {
+        if self.panels.len() > 1 { PANEL_WIDTH } else { WIDTH - 2.0 * MARGIN }
     }
 
     fn bar_height(&self) -> f64 {
@@ -143,16 +167,19 @@ impl BarChart {
 
     fn draw_panel(&self, canvas: &mut Canvas, panel: &Panel, (x, y): (f64, f64)) {
         let names = panel.groups.iter().map(|group| group.name.chars().count()).max().unwrap_or(0);
-        let gutter = (names as f64 * CHARACTER + 10.0).min(PANEL_WIDTH / 3.0);
+        let width = self.panel_width();
+        let gutter = (names as f64 * CHARACTER + 10.0).min(width / 3.0);
         let plot = Rect {
             x: x + gutter,
             y: y + PANEL_HEAD,
-            width: PANEL_WIDTH - gutter - VALUE_WIDTH,
+            width: width - gutter - VALUE_WIDTH,
             height: self.group_height() * panel.groups.len() as f64,
         };
-        canvas.text((x, y + 14.0), Anchor::Start, "ink heading", &fitted(&panel.title, PANEL_WIDTH * 0.9));
+        canvas.text((x, y + 14.0), Anchor::Start, "ink heading", &fitted(&panel.title, width * 0.9));
         let scale = self.scale(panel, plot);
-        axis::draw(canvas, plot, &scale, self.format, &self.value);
+        let is_cut = bars(panel).any(|bar| scale.is_beyond(bar.mean.max(bar.whisker.1)));
+        let note = if is_cut { "; what is broken goes on beyond the axis" } else { "" };
+        axis::draw(canvas, plot, &scale, self.format, &format!("{}{note}", self.value));
         let least = bars(panel).map(|bar| bar.mean).fold(f64::INFINITY, f64::min);
         let best = if self.emphasis { least } else { f64::NEG_INFINITY };
         for (number, group) in panel.groups.iter().enumerate() {
@@ -169,11 +196,16 @@ impl BarChart {
     }
 
     fn scale(&self, panel: &Panel, plot: Rect) -> Scale {
-        let high = bars(panel).map(|bar| bar.mean.max(bar.whisker.1)).chain(panel.limit).fold(0.0, f64::max);
         let low = bars(panel).map(|bar| bar.mean).filter(|&mean| mean > 0.0).fold(f64::INFINITY, f64::min);
-        match self.logarithmic {
-            true => Scale::logarithmic(low, high, plot.x, plot.right()),
-            false => Scale::linear(high, plot.x, plot.right()),
+        let ends = bars(panel).map(|bar| bar.mean.max(bar.whisker.1));
+        let linear = |end| Scale::linear(end, plot.x, plot.right()).with_base(self.base);
+        match self.axis {
+            Axis::Logarithmic => {
+                let end = ends.chain(panel.limit).fold(0.0, f64::max);
+                Scale::logarithmic(low, end, plot.x, plot.right(), self.base)
+            }
+            Axis::Linear => linear(reach(panel)),
+            Axis::UpTo(end) => linear(end),
         }
     }
 
@@ -193,18 +225,45 @@ impl BarChart {
             let rest = if self.emphasis && self.series.len() < 2 && bar.mean > best { " rest" } else { "" };
             canvas.rect(shape, 1.5, &format!("c{}{rest}", number % COLOURS), Some(&tip));
             let mut right = end;
-            if bar.has_whisker() {
+            if bar.has_whisker() && !scale.is_beyond(bar.mean) {
                 let (from, to) = (scale.at(bar.whisker.0), scale.at(bar.whisker.1));
                 let middle = y + height / 2.0;
                 canvas.line((from, middle), (to, middle), "whisker");
                 canvas.line((from, middle - 3.0), (from, middle + 3.0), "whisker");
-                canvas.line((to, middle - 3.0), (to, middle + 3.0), "whisker");
+                if !scale.is_beyond(bar.whisker.1) {
+                    canvas.line((to, middle - 3.0), (to, middle + 3.0), "whisker");
+                }
                 right = end.max(to);
+            }
+            if scale.is_beyond(bar.mean.max(bar.whisker.1)) {
+                draw_break(canvas, right, (y, height));
             }
             let class = if bar.mean <= best { "ink small best" } else { "quiet small" };
             canvas.text((right + 6.0, baseline), Anchor::Start, class, &label);
         }
     }
+}
+
+/// Draws the mark of a bar or whisker that goes on: two slanted gaps shortly before its end.
+fn draw_break(canvas: &mut Canvas, end: f64, (y, height): (f64, f64)) {
+    for x in [end - 15.0, end - 9.0] {
+        canvas.line((x - 2.5, y + height + 1.0), (x + 2.5, y - 1.0), "break");
+    }
+}
+
+/// Returns the value at the end of a panel's linear axis.
+fn reach(panel: &Panel) -> f64 {
+    let end = bars(panel).map(|bar| bar.mean.max(bar.whisker.1)).fold(0.0, f64::max);
+    let most = plain(bars(panel).map(|bar| bar.mean)).fold(0.0, f64::max);
+    panel.limit.unwrap_or(0.0).max(if most > 0.0 { end.min(CUT * most) } else { end })
+}
+
+/// Returns the values of bars that are not much longer than the others.
+pub(crate) fn plain(means: impl Iterator<Item = f64>) -> impl Iterator<Item = f64> {
+    let mut means: Vec<f64> = means.collect();
+    means.sort_by(f64::total_cmp);
+    let median = means.get(means.len() / 2).copied().unwrap_or(0.0);
+    means.into_iter().filter(move |mean| median <= 0.0 || *mean <= OUTLIER * median)
 }
 
 fn bars(panel: &Panel) -> impl Iterator<Item = &Bar> {
@@ -224,7 +283,8 @@ mod tests {
             subtitle: "two seeds".into(),
             value: "makespan (s)".into(),
             format: amount,
-            logarithmic: false,
+            axis: Axis::Linear,
+            base: Base::Ten,
             series: vec!["pct".into(), "fifo".into()],
             emphasis: true,
             missing: "no placement".into(),
@@ -244,15 +304,44 @@ mod tests {
     #[test]
     fn bars_are_as_long_as_their_values_and_the_best_stands_out() {
         let svg = chart(vec![Some(Bar::exactly(10.0)), Some(Bar::exactly(5.0))]).svg();
-        let widths: Vec<f64> = svg
-            .lines()
-            .filter(|line| line.contains("<title>heft: "))
-            .map(|line| line.split("width=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap())
-            .collect();
+        let widths = lengths(&svg);
         assert!((widths[0] - 2.0 * widths[1]).abs() < 0.02, "{widths:?}");
         let best = svg.lines().find(|line| line.contains("best\"")).unwrap();
         assert!(best.contains(">5<"), "{best}");
         assert!(svg.contains("a &amp; b") && svg.contains("lower bound") && svg.contains("fifo"));
+    }
+
+    /// Returns the lengths of bars.
+    fn lengths(svg: &str) -> Vec<f64> {
+        let bars = svg.lines().filter(|line| line.contains("<title>heft: "));
+        let width = |line: &str| line.split("width=\"").nth(1)?.split('"').next()?.parse().ok();
+        bars.map(|line| width(line).expect("a width")).collect()
+    }
+
+    #[test]
+    fn one_long_bar_is_broken_and_does_not_flatten_the_others() {
+        let of = |means: &[f64]| {
+            let group = |mean: &f64| Group { name: "heft".into(), bars: vec![Some(Bar::exactly(*mean))] };
+            let panel = Panel { title: String::new(), groups: means.iter().map(group).collect(), limit: None };
+            BarChart { panels: vec![panel], ..chart(vec![]) }.svg()
+        };
+        let broken = of(&[1.0, 1.1, 900.0]);
+        let found = lengths(&broken);
+        assert!(found[2] < 1.7 * found[0] && found[2] > found[1], "{found:?}");
+        assert_eq!(broken.matches("class=\"break\"").count(), 2);
+        assert!(broken.contains("what is broken goes on beyond the axis") && broken.contains(">900<"), "{broken}");
+        // Half of the bars are long: nothing is an outlier.
+        let whole = of(&[1.0, 1.0, 8.0, 9.0]);
+        assert!(lengths(&whole)[3] > 8.9 * lengths(&whole)[0] && !whole.contains("class=\"break\""), "{whole}");
+    }
+
+    #[test]
+    fn a_long_whisker_is_broken_and_its_bar_is_not() {
+        let svg = chart(vec![Some(Bar { mean: 5.0, whisker: (4.0, 60.0) }), Some(Bar::exactly(6.0))]).svg();
+        let found = lengths(&svg);
+        assert!((found[1] / found[0] - 1.2).abs() < 0.01, "{found:?}");
+        // The line and its left end; the right end is beyond.
+        assert_eq!((svg.matches("class=\"whisker\"").count(), svg.matches("class=\"break\"").count()), (2, 2));
     }
 
     #[test]

@@ -7,6 +7,9 @@ use crate::text::wrapped;
 /// Distance from a chart's edge to its content.
 pub(super) const MARGIN: f64 = 24.0;
 
+/// Width of charts that take the whole width of a page.
+pub(super) const WIDTH: f64 = 1116.0;
+
 /// Draws title, subtitle and key within a width: each colour beside its name, and a dashed line beside the limit's.
 /// Returns the y coordinate of their end.
 pub(super) fn draw(

@@ -17,12 +17,14 @@ mod table;
 mod theme;
 mod timeline;
 
-pub use bars::{Bar, BarChart, Group, Panel};
+pub(crate) use bars::plain;
+pub use bars::{Axis, Bar, BarChart, Group, Panel};
 pub use canvas::escaped;
 pub use head::Sample;
 pub use heat::HeatMap;
 pub use lanes::{Interval, Lane, Quantity, SEND_COLOUR, busy};
 pub use page::{page, section, titled};
+pub use scale::Base;
 pub(crate) use scale::Scale;
 pub use scatter::{Point, Scatter};
 pub use table::html_table;

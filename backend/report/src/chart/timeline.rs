@@ -1,8 +1,8 @@
 //! Activity of devices and links over time: panels of lanes on one time axis, with dashed lines at marked times.
 
 use super::axis::{self, AXIS_HEIGHT};
-use super::canvas::{Anchor, CHARACTER, Canvas, Rect};
-use super::head::{self, MARGIN, Sample};
+use super::canvas::{Anchor, CHARACTER, Canvas, Rect, fitted};
+use super::head::{self, MARGIN, Sample, WIDTH};
 use super::lanes::{self, Lane, MOST_NAME};
 use super::{Format, Scale};
 
@@ -39,7 +39,6 @@ pub struct TimePanel {
 }
 
 const HEADING_HEIGHT: f64 = 26.0;
-const PLOT_WIDTH: f64 = 860.0;
 const NOTE_WIDTH: f64 = 64.0;
 /// Gap between two groups of several lanes.
 const GROUP_GAP: f64 = 9.0;
@@ -53,17 +52,19 @@ impl Timeline {
         let names = lanes().map(|lane| lane.name.chars().count()).max().unwrap_or(0);
         let gutter = (names as f64 * CHARACTER).clamp(26.0, MOST_NAME) + 14.0;
         let x = MARGIN + gutter;
-        let scale = Scale::linear(self.end, x, x + PLOT_WIDTH);
+        let width = WIDTH - x - NOTE_WIDTH;
+        let scale = Scale::linear(self.end, x, x + width);
         let tips = lanes::with_tips(lanes());
         let mut canvas = Canvas::default();
         let named = (!self.marks_name.is_empty() && !self.marks().is_empty()).then_some(self.marks_name.as_str());
-        let mut y = head::draw(&mut canvas, [&self.title, &self.subtitle], &self.key, named, gutter + PLOT_WIDTH);
+        let mut y = head::draw(&mut canvas, [&self.title, &self.subtitle], &self.key, named, gutter + width);
         for (number, panel) in self.panels.iter().enumerate() {
             if !panel.heading.is_empty() {
-                canvas.text((MARGIN, y + HEADING_HEIGHT - 10.0), Anchor::Start, "ink heading", &panel.heading);
+                let heading = fitted(&panel.heading, (gutter + width) * 0.9);
+                canvas.text((MARGIN, y + HEADING_HEIGHT - 10.0), Anchor::Start, "ink heading", &heading);
                 y += HEADING_HEIGHT;
             }
-            let plot = Rect { x, y, width: PLOT_WIDTH, height: panel.height() };
+            let plot = Rect { x, y, width, height: panel.height() };
             axis::draw(&mut canvas, plot, &scale, self.format, &self.time);
             panel.draw(&mut canvas, plot, &scale, tips);
             for mark in self.marks().iter().filter(|_| number == 0) {
@@ -71,7 +72,7 @@ impl Timeline {
             }
             y = plot.bottom() + AXIS_HEIGHT + 12.0;
         }
-        canvas.finish(x + PLOT_WIDTH + NOTE_WIDTH, y, &self.title, &self.subtitle)
+        canvas.finish(WIDTH, y, &self.title, &self.subtitle)
     }
 
     fn marks(&self) -> &[f64] {

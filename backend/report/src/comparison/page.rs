@@ -4,10 +4,13 @@
 use super::distinct::{Picture, differences, distinct};
 use super::names::{DEFINITIONS, Names, agreement, by_callers};
 use super::{Compared, matrix};
-use crate::chart::{self, Bar, BarChart, Format, Group, Lane, Panel, TimePanel, Timeline, html_table, section, titled};
+use crate::chart::{
+    self, Axis, Bar, BarChart, Base, Format, Group, Lane, Panel, TimePanel, Timeline, html_table, plain, section,
+    titled,
+};
 use crate::report::{RunLane, key};
 use crate::run::busy;
-use crate::text::{count, digits, duration, error, file_name};
+use crate::text::{count, digits, duration, error, file_name, shortened};
 use anabranch::compare::{Comparison, DeviceOutcome, Outcome};
 use anabranch::device::format_bytes;
 use std::collections::BTreeMap;
@@ -15,6 +18,12 @@ use std::collections::BTreeMap;
 /// Values that differ by more than this factor are drawn on a logarithmic axis: on a linear axis the small values would
 /// be a pixel long.
 const WIDE: f64 = 10.0;
+
+/// Most characters of the names above a schedule; the table has them all.
+const LONGEST_NAME: usize = 90;
+
+/// End of the schedules' axis in lengths of the shortest.
+const LONGEST: f64 = 4.0;
 
 /// Returns the page of all models.
 pub fn page(all: &[Compared]) -> String {
@@ -71,7 +80,7 @@ fn parts(one: &Compared) -> Vec<String> {
     let different = differences(comparison, names, pictures);
     let best = comparison.best().map_or(String::new(), |best| names.name(&best.configuration));
     let mut parts = vec![
-        chart.draw("Makespan", &subtitle, ("makespan", milliseconds), vec![chart.panel(model, makespans)]),
+        chart.draw("Makespan", &subtitle, &MAKESPAN, vec![chart.panel(model, makespans)]),
         titled("Configurations", "click a heading to sort", &table(comparison, names)),
     ];
     if !different.is_empty() {
@@ -83,16 +92,13 @@ fn parts(one: &Compared) -> Vec<String> {
     // If nothing crosses devices, the tables say so.
     if comparison.outcomes.iter().any(|outcome| outcome.traffic_bytes > 0) {
         let panels = vec![chart.panel(model, traffic)];
-        parts.push(chart.draw("Traffic", "bytes copied or streamed between devices", ("traffic", bytes), panels));
+        parts.push(chart.draw("Traffic", "bytes copied or streamed between devices", &TRAFFIC, panels));
     }
     parts.extend([
-        chart.by_device(
-            "Utilisation",
-            "part of the makespan in which a device runs nodes",
-            ("busy", percent),
-            |device| [device.predicted_utilisation, Some(device.utilisation)].map(|part| part.map(Bar::exactly)),
-        ),
-        chart.by_device("Memory", "peak memory, planned and measured", ("peak memory", bytes), |device| {
+        chart.by_device("Utilisation", "part of the makespan in which a device runs nodes", &BUSY, |device| {
+            [device.predicted_utilisation, Some(device.utilisation)].map(|part| part.map(Bar::exactly))
+        }),
+        chart.by_device("Memory", "peak memory, planned and measured", &MEMORY, |device| {
             [device.predicted_peak_bytes, Some(device.peak_bytes)].map(|peak| peak.map(|b| Bar::exactly(b as f64)))
         }),
     ]);
@@ -105,10 +111,19 @@ fn schedules(comparison: &Comparison, names: &Names, pictures: &BTreeMap<usize, 
     plans.sort_by(|(_, one), (_, other)| one.measured_ms.median.total_cmp(&other.measured_ms.median));
     let drawn = plans.iter().filter_map(|(name, outcome)| Some((name, outcome, pictures.get(&outcome.plan?)?)));
     let drawn: Vec<_> = drawn.collect();
+    let ends = || drawn.iter().map(|(_, _, picture)| picture.ends[1]);
+    // A slow plan would leave no room for the fast ones.
+    let end = ends().fold(0.0, f64::max).min(LONGEST * ends().fold(f64::INFINITY, f64::min));
     let panel = |(name, outcome, picture): &(&String, &&Outcome, &Picture)| {
-        let lane = |(name, [_, measured]): &RunLane| Lane::of(name.clone(), measured.clone(), picture.ends[1]);
+        let lane = |(name, [_, measured]): &RunLane| {
+            let mut lane = Lane::of(name.clone(), measured.clone(), picture.ends[1]);
+            lane.intervals.retain(|interval| interval.start < end);
+            lane
+        };
         let busy = picture.lanes.iter().filter(|(_, [_, measured])| !measured.is_empty());
-        let heading = format!("{name}: median {}", milliseconds(outcome.measured_ms.median));
+        let beyond = if picture.ends[1] > end { ", goes on beyond the axis" } else { "" };
+        let median = milliseconds(outcome.measured_ms.median);
+        let heading = format!("{}: median {median}{beyond}", shortened(name, LONGEST_NAME));
         TimePanel::of(&heading, busy.map(lane).collect())
     };
     Timeline {
@@ -119,7 +134,7 @@ fn schedules(comparison: &Comparison, names: &Names, pictures: &BTreeMap<usize, 
         marks: Vec::new(),
         marks_name: String::new(),
         panels: drawn.iter().map(panel).collect(),
-        end: drawn.iter().map(|(_, _, picture)| picture.ends[1]).fold(0.0, f64::max),
+        end,
         time: "time since the run's start".into(),
         format: duration,
     }
@@ -159,6 +174,20 @@ fn measured(outcome: &Outcome) -> Bar {
     Bar { mean: median.median, whisker: (median.low, median.high) }
 }
 
+/// Quantity of a chart.
+struct Quantity {
+    name: &'static str,
+    format: Format,
+    base: Base,
+    /// Greatest possible value, at which the axis ends.
+    whole: Option<f64>,
+}
+
+const MAKESPAN: Quantity = Quantity { name: "makespan", format: milliseconds, base: Base::Ten, whole: None };
+const TRAFFIC: Quantity = Quantity { name: "traffic", format: bytes, base: Base::Two, whole: None };
+const MEMORY: Quantity = Quantity { name: "peak memory", format: bytes, base: Base::Two, whole: None };
+const BUSY: Quantity = Quantity { name: "busy", format: percent, base: Base::Ten, whole: Some(1.0) };
+
 /// Draws predicted beside measured values, by configuration.
 struct Chart<'a> {
     comparison: &'a Comparison,
@@ -176,25 +205,29 @@ impl Chart<'_> {
         &self,
         title: &str,
         subtitle: &str,
-        value: (&str, Format),
+        quantity: &Quantity,
         bars: impl Fn(&DeviceOutcome) -> [Option<Bar>; 2],
     ) -> String {
         let panel = |(at, device): (usize, &anabranch::plan::PlanDevice)| {
             self.panel(&device.name, |outcome| outcome.devices.get(at).map_or([None, None], &bars))
         };
-        self.draw(title, subtitle, value, self.comparison.devices.iter().enumerate().map(panel).collect())
+        self.draw(title, subtitle, quantity, self.comparison.devices.iter().enumerate().map(panel).collect())
     }
 
-    fn draw(&self, title: &str, subtitle: &str, (value, format): (&str, Format), panels: Vec<Panel>) -> String {
-        // Shares are drawn on an axis that ends at 100 %.
-        let shares = panels.iter().flat_map(|panel| &panel.groups).flat_map(|group| &group.bars).flatten();
-        let logarithmic = shares.fold(0.0f64, |most, bar| most.max(bar.mean)) > 1.0 && is_wide(&panels);
+    fn draw(&self, title: &str, subtitle: &str, quantity: &Quantity, panels: Vec<Panel>) -> String {
+        let Quantity { name, format, base, whole } = *quantity;
+        let axis = match whole {
+            Some(whole) => Axis::UpTo(whole),
+            None if is_wide(&panels) => Axis::Logarithmic,
+            None => Axis::Linear,
+        };
         let chart = BarChart {
             title: title.to_owned(),
             subtitle: subtitle.to_owned(),
-            value: if logarithmic { format!("{value}, logarithmic") } else { value.to_owned() },
+            value: if axis == Axis::Logarithmic { format!("{name}, logarithmic") } else { name.to_owned() },
             format,
-            logarithmic,
+            axis,
+            base,
             series: vec!["predicted".into(), "measured".into()],
             emphasis: false,
             missing: "not predicted".into(),
@@ -221,11 +254,13 @@ fn whole_percent(percent: f64) -> String {
     format!("{} %", digits(percent, 0))
 }
 
-/// Whether the values of a panel differ so much that the axis has to be logarithmic. Zeros do not count, as they have
-/// no place on such an axis.
+/// Whether the values of a panel differ so much that the axis has to be logarithmic. A few that are much greater than
+/// the others do not count: their bars are cut. Zeros have no place on such an axis.
 fn is_wide(panels: &[Panel]) -> bool {
-    let means =
-        |panel: &Panel| panel.groups.iter().flat_map(|group| &group.bars).flatten().map(|bar| bar.mean).collect();
+    let means = |panel: &Panel| {
+        let bars = panel.groups.iter().flat_map(|group| &group.bars).flatten();
+        plain(bars.map(|bar| bar.mean)).collect()
+    };
     panels.iter().map(means).any(|means: Vec<f64>| {
         let (least, most) =
             means.iter().fold((f64::INFINITY, 0.0f64), |(low, high), mean| (low.min(*mean), high.max(*mean)));
@@ -249,5 +284,7 @@ mod tests {
         };
         assert!(is_wide(&[panel(&[1.0, 2.0]), panel(&[1.0, 10.1])]));
         assert!(!is_wide(&[panel(&[1.0, 10.0]), panel(&[0.0, 50.0]), panel(&[])]));
+        // One bar is much longer than the others, and cut.
+        assert!(!is_wide(&[panel(&[1.0, 1.2, 1.1, 200.0])]));
     }
 }

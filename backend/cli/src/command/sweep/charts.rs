@@ -2,7 +2,8 @@
 
 use super::super::{CliError, write_file};
 use super::results::{Key, Row};
-use anabranch_report::chart::{Bar, BarChart, Format, Group, Panel, page};
+use super::units::Units;
+use anabranch_report::chart::{Axis, Bar, BarChart, Base, Format, Group, Panel, page};
 use anabranch_report::text::{amount, duration};
 use anabranch_report::trial::OrderName;
 use std::collections::BTreeMap;
@@ -35,8 +36,8 @@ fn grouped<K: Ord + Clone, T>(things: impl IntoIterator<Item = (K, T)>) -> Vec<(
 struct Quantity {
     file: &'static str,
     title: &'static str,
-    value: &'static str,
-    format: Format,
+    /// Name and format of the values; a makespan has those of its unit.
+    value: Option<(&'static str, Format)>,
     logarithmic: bool,
     /// Whether it depends on the order; if not, one bar is enough.
     by_order: bool,
@@ -51,8 +52,7 @@ const QUANTITIES: [Quantity; 4] = [
     Quantity {
         file: "makespan.svg",
         title: "Makespan",
-        value: "makespan, in the graph's unit of time",
-        format: amount,
+        value: None,
         logarithmic: false,
         by_order: true,
         overall: false,
@@ -62,8 +62,7 @@ const QUANTITIES: [Quantity; 4] = [
     Quantity {
         file: "relative.svg",
         title: "Makespan against the best",
-        value: "makespan over the least of all on the same problem",
-        format: amount,
+        value: Some(("makespan over the least of all on the same problem", amount)),
         logarithmic: false,
         by_order: true,
         overall: true,
@@ -73,8 +72,7 @@ const QUANTITIES: [Quantity; 4] = [
     Quantity {
         file: "traffic.svg",
         title: "Traffic between devices",
-        value: "traffic, in the graph's unit of size",
-        format: amount,
+        value: Some(("traffic, in the graph's unit of size", amount)),
         logarithmic: false,
         by_order: false,
         overall: false,
@@ -84,8 +82,7 @@ const QUANTITIES: [Quantity; 4] = [
     Quantity {
         file: "place_seconds.svg",
         title: "Time to place",
-        value: "time to place",
-        format: duration,
+        value: Some(("time to place", duration)),
         logarithmic: true,
         by_order: false,
         overall: false,
@@ -95,11 +92,11 @@ const QUANTITIES: [Quantity; 4] = [
 ];
 
 /// Writes a file for each chart, and a page with all of them.
-pub(super) fn write(directory: &Path, rows: &[&Row]) -> Result<(), CliError> {
+pub(super) fn write(directory: &Path, rows: &[&Row], units: &Units<'_>) -> Result<(), CliError> {
     fs::create_dir_all(directory).map_err(|error| CliError::in_file(directory, error))?;
     let mut charts = Vec::new();
     for quantity in &QUANTITIES {
-        let svg = chart(quantity, rows).svg();
+        let svg = chart(quantity, rows, units).svg();
         let path = directory.join(quantity.file);
         write_file(&path, &svg)?;
         charts.push(svg);
@@ -109,7 +106,7 @@ pub(super) fn write(directory: &Path, rows: &[&Row]) -> Result<(), CliError> {
     write_file(&path, page("Placement sweep", &facts, &charts))
 }
 
-fn chart(quantity: &Quantity, rows: &[&Row]) -> BarChart {
+fn chart(quantity: &Quantity, rows: &[&Row], units: &Units<'_>) -> BarChart {
     let mut orders: Vec<OrderName> = Vec::new();
     for row in rows {
         if !orders.contains(&row.order) {
@@ -131,12 +128,14 @@ fn chart(quantity: &Quantity, rows: &[&Row]) -> BarChart {
         (Some(row), true) => rules(row, &orders),
         _ => "the same for every order".into(),
     };
+    let (value, format) = quantity.value.map_or_else(|| units.axis(), |(name, format)| (name.into(), format));
     BarChart {
         title: quantity.title.into(),
         subtitle: format!("{rules}{of_seeds}; shorter is better, the best is bold"),
-        value: quantity.value.into(),
-        format: quantity.format,
-        logarithmic: quantity.logarithmic,
+        value,
+        format,
+        axis: if quantity.logarithmic { Axis::Logarithmic } else { Axis::Linear },
+        base: Base::Ten,
         series: orders.iter().map(|order| order.name().to_owned()).collect(),
         emphasis: true,
         missing: "no placement".into(),
@@ -233,7 +232,7 @@ mod tests {
             row("heft", OrderName::Fifo, 0, Some(5.0)),
             row("gpu", OrderName::Pct, 0, None),
         ];
-        let chart = chart(&QUANTITIES[0], &rows.iter().collect::<Vec<_>>());
+        let chart = chart(&QUANTITIES[0], &rows.iter().collect::<Vec<_>>(), &Units::of(&[]));
         assert_eq!(chart.series, ["pct", "fifo"]);
         let [panel] = &chart.panels[..] else { panic!("{:?}", chart.panels) };
         assert_eq!((panel.title.as_str(), panel.limit), ("g on d", Some(1.0)));
@@ -251,7 +250,7 @@ mod tests {
             other(row("heft", OrderName::Pct, 0, Some(40.0))),
             other(row("cp", OrderName::Pct, 0, Some(20.0))),
         ];
-        let chart = chart(&QUANTITIES[1], &rows.iter().collect::<Vec<_>>());
+        let chart = chart(&QUANTITIES[1], &rows.iter().collect::<Vec<_>>(), &Units::of(&[]));
         let [panel] = &chart.panels[..] else { panic!("{:?}", chart.panels) };
         let means: Vec<f64> = panel.groups.iter().flat_map(|group| &group.bars).flatten().map(|bar| bar.mean).collect();
         assert_eq!(means, [1.5, 1.25]);

@@ -4,15 +4,16 @@ use super::super::cases::{self, Case};
 use super::super::progress::Progress;
 use super::super::{CliError, Output};
 use super::results::Key;
-use super::{SweepCommand, jobs};
+use super::units::Units;
+use super::{SweepCommand, in_unit, jobs};
 use anabranch_placement::format::LoadedProblem;
 use anabranch_placement::order::{Fifo, Msr, Order, Pct};
 use anabranch_placement::place::Auto;
 use anabranch_placement::quoted::Line;
 use anabranch_placement::stochastic::{Drawn, Stochastic, StochasticError};
 use anabranch_report::table::Table;
-use anabranch_report::text::{amount, count, error};
-use anabranch_report::trial::{OrderName, TrialError, TrialPlacement, strategy};
+use anabranch_report::text::{amount, count, error, terminal_width, wrapped};
+use anabranch_report::trial::{OrderName, TrialError, TrialPlacement, strategy, time_format};
 use clap::Args;
 use serde::Serialize;
 
@@ -85,7 +86,7 @@ pub(super) fn run(command: &SweepCommand, output: Output) -> Result<(), CliError
         return Err(CliError::interrupted());
     }
     let rows: Vec<Row> = rows.into_iter().flatten().collect();
-    output.text_or_json(|| text(&rows), &rows)
+    output.text_or_json(|| text(&rows, &Units::of(&cases)), &rows)
 }
 
 fn row(command: &SweepCommand, cases: &[Case], (case, key): &(usize, Key)) -> Result<Row, CliError> {
@@ -147,24 +148,26 @@ fn drawn(command: &SweepCommand, key: &Key, rule: &dyn Order, loaded: &LoadedPro
 }
 
 /// Returns a table for each problem.
-fn text(rows: &[Row]) -> String {
+fn text(rows: &[Row], units: &Units<'_>) -> String {
     let same =
         |one: &Row, other: &Row| (&one.graph, &one.devices, one.seed) == (&other.graph, &other.devices, other.seed);
-    rows.chunk_by(same).map(problem_text).collect()
+    rows.chunk_by(same).map(|rows| problem_text(rows, units.unit(&rows[0].graph, &rows[0].devices))).collect()
 }
 
-fn problem_text(rows: &[Row]) -> String {
+fn problem_text(rows: &[Row], unit: Option<&str>) -> String {
     let Row { graph, devices, seed, draws, spread, .. } = &rows[0];
     let devices = if devices == "own" { "its own devices" } else { devices };
+    let (time, unit) = (time_format(unit).0, in_unit(unit));
     let percent = amount(100.0 * spread);
-    let mut text = format!(
-        "{} on {devices}, seed {seed}: {} within {percent} % or the file's uncertainty\n",
+    let heading = format!(
+        "{} on {devices}, seed {seed}: {} within {percent} % or the file's uncertainty{unit}",
         Line(graph),
         count(*draws, "draw")
     );
+    let mut text = wrapped(&heading, terminal_width()).join("\n") + "\n";
     let mut table = Table::new("strategy | order | >makespan | >expected | >95 % | >reordered | >price of the order");
     for row in rows.iter().filter(|row| row.error.is_none()) {
-        let cell = |value: Option<f64>| value.map_or(String::new(), amount);
+        let cell = |value: Option<f64>| value.map_or(String::new(), time);
         table.row([
             row.strategy.clone(),
             row.order.name().into(),
