@@ -195,7 +195,7 @@ impl fmt::Display for Report {
         }
         let error = self
             .makespan_error_percent
-            .map(|percent| format!("; (predicted − measured) / measured: {}", error(percent)));
+            .map(|percent| format!("\n          (predicted − measured) / measured: {}", error(percent)));
         let (predicted, measured) = (self.predicted_text(), ms(self.measured_makespan_ms));
         writeln!(f, "\nmakespan  predicted {predicted}, measured {measured}{}", error.unwrap_or_default())?;
         if self.prediction == Known::NotYet {

@@ -43,7 +43,10 @@ pub fn picture(seen: &Seen, prepared: &[Prepared], files: &[Vec<u8>]) -> String 
                 objects.iter().filter(|object| object.image == number).for_each(|object| draw(&mut svg, object, unit));
             }
             Contents::Mask(masks) => {
-                masks.iter().filter(|mask| mask.image == number).for_each(|mask| colour(&mut svg, mask, image));
+                masks.iter().filter(|mask| mask.image == number).for_each(|mask| {
+                    colour(&mut svg, mask, image);
+                    key(&mut svg, mask, unit);
+                });
             }
         }
         svg.push_str("</svg>\n");
@@ -79,6 +82,15 @@ fn label(svg: &mut String, text: &str, [left, top]: [f64; 2], unit: f64, colour:
         11.0 * unit,
         escaped(text)
     );
+}
+
+/// Names the most frequent classes of a mask, each on its colour.
+fn key(svg: &mut String, mask: &Mask, unit: f64) {
+    let coloured = mask.classes.iter().filter(|share| share.class != 0).take(COLORS.len());
+    for (line, share) in coloured.enumerate() {
+        let text = format!("{} {:.1} %", named(share.class, &share.label), 100.0 * share.share);
+        label(svg, &text, [0.0, line as f64 * 16.0 * unit], unit, COLORS[share.class % COLORS.len()]);
+    }
 }
 
 /// Colours the pixels of a mask, by a picture of its own that is stretched over the image.

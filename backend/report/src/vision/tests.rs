@@ -53,6 +53,14 @@ fn the_highest_scores_have_names_and_probabilities() {
 }
 
 #[test]
+fn an_infinite_score_is_a_string_in_json() {
+    let logits = tensor(&[1, 3], &[f32::NEG_INFINITY, f32::INFINITY, 0.5]);
+    let ranked = serde_json::to_value(see("top3", &[("logits", logits)]).expect("scores").contents).expect("JSON");
+    let found: Vec<_> = ["score", "probability"].map(|name| [0, 1, 2].map(|at| ranked["top"][at][name].clone())).into();
+    assert_eq!(serde_json::json!(found), serde_json::json!([["inf", 0.5, "-inf"], [1.0, 0.0, 0.0]]), "{ranked}");
+}
+
+#[test]
 fn boxes_are_found_in_all_forms() {
     let chosen = (0, 1, 0.75, [10.0, 20.0, 30.0, 50.0]);
     let rows = tensor(&[1, 2, 6], &[10.0f32, 20.0, 30.0, 50.0, 0.75, 1.0, 0.0, 0.0, 9.0, 9.0, 0.1, 2.0]);
@@ -196,6 +204,7 @@ fn what_is_seen_is_drawn_where_it_is_in_the_image() {
     // The mask covers the middle columns, with class 0 left open.
     let place = "<image x=\"10.00\" y=\"0.00\" width=\"20.00\" height=\"20.00\"";
     assert!(svg.contains(place) && svg.contains("iVBORw0KGgo"), "{svg}");
+    assert!(svg.contains(">class 1 75.0 %<") && !svg.contains("class 0"), "{svg}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::{Labels, Numbers, named, table};
 use crate::table::Table;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 /// A class of an image.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -15,7 +15,8 @@ pub struct Ranked {
     pub class: usize,
     /// Name of the class, if labels are known.
     pub label: Option<String>,
-    /// Value of the model.
+    /// Value of the model. In JSON, which has no infinity, `inf` and `-inf` are strings.
+    #[serde(serialize_with = "with_infinities")]
     pub score: f32,
     /// The score, if all scores of the image are probabilities, and else its softmax.
     pub probability: f64,
@@ -60,6 +61,10 @@ fn probabilities(scores: &[f32]) -> Vec<f64> {
     let parts: Vec<f64> = values.iter().map(|value| if *value == most { 1.0 } else { (value - most).exp() }).collect();
     let whole: f64 = parts.iter().filter(|part| !part.is_nan()).sum();
     parts.iter().map(|part| part / whole).collect()
+}
+
+fn with_infinities<S: Serializer>(value: &f32, serializer: S) -> Result<S::Ok, S::Error> {
+    if value.is_finite() { serializer.serialize_f32(*value) } else { serializer.collect_str(value) }
 }
 
 pub(super) fn text(ranked: &[Ranked]) -> String {
