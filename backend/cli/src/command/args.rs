@@ -64,7 +64,7 @@ pub(crate) struct DeviceArgs {
 pub(crate) struct ModelArgs {
     /// ONNX file or folder of an ONNX test [default: the built-in network]
     pub(crate) model: Option<PathBuf>,
-    /// NAME=FILE for one input, or a FILE for all; may be repeated
+    /// NAME=FILE for one input, or a FILE for all
     #[arg(
         long,
         value_name = "[NAME=]FILE",
@@ -80,15 +80,15 @@ pub(crate) struct ModelArgs {
     pub(crate) input: Vec<OsString>,
     #[command(flatten)]
     pub(crate) images: ImageArgs,
-    /// Fill the other inputs with random elements of this seed
+    /// Fill the other inputs at random by this seed
     ///
     /// If no input is given at all, the seed is 0.
     #[arg(long, value_name = "SEED")]
     pub(crate) random: Option<u64>,
-    /// Set a dimension, as in batch=4 or 'x[1]=576'; may be repeated
+    /// Set a dimension, as in batch=4 or 'x[1]=576'
     ///
-    /// Name the dimension by its symbol, or by input and axis, counted from 0. `anabranch inspect` lists the dimensions
-    /// without a size.
+    /// May be repeated. Name the dimension by its symbol, or by input and axis, counted from 0. `anabranch inspect`
+    /// lists the dimensions without a size.
     #[arg(long, value_name = "NAME=N", value_parser = parse_dimension)]
     pub(crate) dim: Vec<(String, usize)>,
     /// Predict for key-value caches of this many positions [default: their capacity]
@@ -109,7 +109,7 @@ pub(crate) struct ModelArgs {
 /// Limits on the size of a model.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct LimitArgs {
-    /// Raise or lower a limit on the model, as in fields=33554432
+    /// Set a limit on the model, as in fields=33554432
     #[arg(long, value_name = "NAME=N", value_parser = parse_limit, hide_short_help = true, long_help = limits_help())]
     limit: Vec<(String, String)>,
 }
@@ -169,7 +169,7 @@ impl ModelArgs {
 /// Options of fusion.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct FuseArgs {
-    /// Do not fuse operators; with NAME, leave out one rewrite
+    /// Do not fuse operators, or leave out one rewrite
     #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true, default_missing_value = "all",
         value_delimiter = ',', hide_short_help = true, long_help = unfused_help())]
     no_fuse: Vec<Unfused>,
@@ -383,7 +383,9 @@ pub(crate) struct ConstraintArgs {
     /// May be repeated.
     #[arg(long, value_name = "PATTERN=DEVICE", value_parser = parse_pin)]
     pub(crate) pin: Vec<(String, String)>,
-    /// Run all nodes whose names match on one device; may be repeated
+    /// Run all nodes whose names match on one device
+    ///
+    /// May be repeated.
     #[arg(long, value_name = "PATTERN", hide_short_help = true)]
     pub(crate) colocate: Vec<String>,
     /// Use this cost store [default: anabranch/costs.json in the XDG data directory]

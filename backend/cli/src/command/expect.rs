@@ -22,13 +22,13 @@ const RTOL: f64 = 1e-3;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Files")]
 pub(super) struct ExpectArgs {
-    /// Compare the outputs with these; exit code 3 if one differs
+    /// Compare the outputs; exit code 3 if one differs
     ///
     /// Give a file (.npz, .safetensors, .npy or .pb), or a folder with output_0.pb and so on. In archives, a prefix
     /// `out__` is ignored, and members `in__…` are skipped.
     #[arg(long, value_name = "FILE|FOLDER")]
     expect: Option<PathBuf>,
-    /// Allow this difference relative to the expected element
+    /// Allow this difference relative to the element
     ///
     /// The default is 0.001, and 1/64 for bf16 outputs.
     #[arg(long, value_name = "PART", value_parser = parse_tolerance, hide_short_help = true)]

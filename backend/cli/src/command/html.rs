@@ -15,7 +15,7 @@ use std::time::SystemTime;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Files")]
 pub(super) struct HtmlArgs {
-    /// Write an HTML page: graph, schedule, memory, every node
+    /// Write a page: graph, schedule, memory, nodes
     #[arg(long, value_name = "FILE.html", value_parser = file_of(&["html"]))]
     report: Option<PathBuf>,
 }

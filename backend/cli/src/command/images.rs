@@ -8,19 +8,25 @@ use clap::Args;
 /// Preparation of images before the model reads them.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct ImageArgs {
-    /// Normalise images [default: imagenet for 3 channels, unit for 1, none for u8]
+    /// Normalise images [default: by channels, type]
+    ///
+    /// The default is `imagenet` for 3 channels, `unit` for 1, and `none` for inputs of `u8`.
     #[arg(long, value_enum, value_name = "NORM", hide_short_help = true)]
     image_norm: Option<Norm>,
-    /// Subtract these from the channels, as in 123.7,116.3,103.5
+    /// Subtract these, as in 123.7,116.3,103.5
     ///
     /// For images as inputs. The model reads (x − mean) / scale for x from 0 to 255: one value for all channels, or one
     /// for each, in the model's order of channels.
     #[arg(long, value_name = "MEANS", value_delimiter = ',', value_parser = parse_mean, hide_short_help = true)]
     image_mean: Vec<f32>,
-    /// Then divide the channels by these, as in 58.4,57.1,57.4
+    /// Then divide by these, as in 58.4,57.1,57.4
+    ///
+    /// For images as inputs: one value for all channels, or one for each.
     #[arg(long, value_name = "SCALES", value_delimiter = ',', value_parser = parse_scale, hide_short_help = true)]
     image_scale: Vec<f32>,
-    /// Scale images to HxW, if the model's size is open [default: the image's size]
+    /// Scale to HxW, if open [default: image's size]
+    ///
+    /// For models that leave height and width of an image open. The default is the size of the first image.
     #[arg(long, value_name = "HxW", value_parser = parse_size, hide_short_help = true)]
     image_size: Option<[usize; 2]>,
     /// Fit images of other proportions [default: crop]
@@ -29,7 +35,9 @@ pub(crate) struct ImageArgs {
     /// Order the colours of images [default: rgb]
     #[arg(long, value_enum, value_name = "ORDER", hide_short_help = true)]
     image_colors: Option<Colors>,
-    /// Order the axes of images [default: channels where the model has 1 or 3]
+    /// Order the axes [default: channels at 1 or 3]
+    ///
+    /// For models that leave the channels of an image open. The default has the channels where the model has 1 or 3.
     #[arg(long, value_enum, value_name = "LAYOUT", hide_short_help = true)]
     image_layout: Option<Layout>,
 }

@@ -66,10 +66,14 @@ pub(crate) struct PipeCommand {
     /// Make a sample of N rows of FILE.npz or random elements
     #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN, value_parser = parse_count)]
     batch: NonZeroUsize,
-    /// Use the same input for all samples; may be repeated
+    /// Use the same input for all samples
+    ///
+    /// May be repeated.
     #[arg(long, value_name = "NAME=FILE")]
     input: Vec<OsString>,
-    /// Set a dimension, as in length=64 or 'x[1]=64'; may be repeated
+    /// Set a dimension, as in length=64 or 'x[1]=64'
+    ///
+    /// May be repeated.
     #[arg(long, value_name = "NAME=N", value_parser = parse_dimension)]
     dim: Vec<(String, usize)>,
     #[command(flatten)]

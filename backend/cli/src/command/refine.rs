@@ -22,8 +22,8 @@ pub(super) struct RefineArgs {
     /// plan per round (at least 5).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), conflicts_with = "no_learn")]
     pub(super) refine: Option<u32>,
-    /// Try a plan only if predicted faster by this percentage
-    #[arg(long, value_name = "PERCENT", default_value_t = 2.0, hide_short_help = true, requires = "refine", value_parser = parse_threshold)]
+    /// Try a plan only if predicted faster by N percent
+    #[arg(long, value_name = "N", default_value_t = 2.0, hide_short_help = true, requires = "refine", value_parser = parse_threshold)]
     refine_threshold: f64,
     /// Write the last plan, for `run --place PLAN.json`
     #[arg(short = 'o', long, value_name = "PLAN.json", value_parser = file_of(&["json"]))]

@@ -37,13 +37,13 @@ use std::time::Duration;
 pub(crate) struct RunCommand {
     #[command(flatten)]
     model: ModelArgs,
-    /// Measure this many runs [default: up to 15 within 1 s]
+    /// Measure N runs [default: up to 15 within 1 s]
     #[arg(help_heading = "Measuring", long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     repeat: Option<u32>,
     /// Measure runs for this many seconds
     #[arg(help_heading = "Measuring", long, value_name = "SECONDS", value_parser = parse_seconds, conflicts_with_all = ["repeat", "refine"])]
     duration: Option<Duration>,
-    /// Then run from N threads at once and report throughput
+    /// Then run from N threads at once for throughput
     ///
     /// Runs of one session follow each other. The report shows how long each thread waits for a run, and the runs per
     /// second of all threads together.
@@ -72,15 +72,15 @@ pub(crate) struct RunCommand {
     /// Write every event of the run shown as JSON
     #[arg(help_heading = "Files", long, value_name = "FILE.json", value_parser = file_of(&["json"]))]
     profile: Option<PathBuf>,
-    /// Write the run shown as a trace, FILE.json or FILE.paje
+    /// Write a trace of the run: FILE.json or FILE.paje
     ///
     /// FILE.json is for ui.perfetto.dev, FILE.paje for ViTE and pj_dump.
     #[arg(help_heading = "Files", long, value_name = "FILE", value_parser = file_of(&["json", "paje"]))]
     trace: Option<PathBuf>,
-    /// Set the format of the trace [default: from the name of the file]
-    #[arg(help_heading = "Files", long, value_enum, requires = "trace", hide_short_help = true)]
+    /// Set the format of the trace [default: from its name]
+    #[arg(help_heading = "Files", long, value_enum, value_name = "FORMAT", requires = "trace", hide_short_help = true)]
     trace_format: Option<TraceFormat>,
-    /// Draw each device and link of the run shown over time
+    /// Draw devices and links of the run over time
     #[arg(help_heading = "Files", long, value_name = "FILE.svg", value_parser = file_of(&["svg"]))]
     gantt: Option<PathBuf>,
     #[command(flatten)]

@@ -3,6 +3,7 @@
 use super::{CliError, Output};
 use anabranch::planning::Strategy;
 use anabranch_report::table::Table;
+use anabranch_report::text::wrapped;
 use clap::Args;
 use serde::Serialize;
 
@@ -28,46 +29,60 @@ const FACTS: [[&str; 4]; 19] = [
         "O(E·P), and a search for gaps",
         "first choice: fast, and seldom far from the best",
     ],
-    ["cpop", "Topcuoglu 2002, 4.3", "O(E·P), and a search for gaps", "one long chain decides the makespan"],
-    ["peft", "Arabnejad & Barbosa 2014", "O(E·P²)", "devices differ much from task to task"],
+    [
+        "cpop",
+        "Topcuoglu 2002, 4.3",
+        "O(E·P), and a search for gaps",
+        "graphs in which one long chain decides the makespan",
+    ],
+    ["peft", "Arabnejad & Barbosa 2014", "O(E·P²)", "devices that differ much from task to task"],
     ["lookahead", "Bittencourt et al. 2010", "O(E·P²) and more", "small graphs with costly transfers"],
     ["minmin", "Ibarra & Kim 1977", "O(V·P·log V + E·P)", "many short independent tasks"],
     ["maxmin", "Ibarra & Kim 1977", "O(V²·P) at worst", "few long tasks among many short ones"],
     ["etf", "Hwang et al. 1989", "O(V·P·log V + E·P)", "alike devices, transfers that count"],
     ["dls", "Sih & Lee 1993", "O(V·P·log V + E·P)", "unlike devices, transfers that count"],
-    ["sucuri", "Silva et al. 2016, III", "O(V + E)", "to compare with the Sucuri library"],
+    ["sucuri", "Silva et al. 2016, III", "O(V + E)", "comparison with the Sucuri library"],
     ["mite", "Laich 2017, 4.7", "O(V·log V + (V + E)·P)", "memory limits, or traffic that should be low"],
-    ["cp", "Laich 2017, 4.6", "O(E + V·P)", "one device is much faster, and the graph is narrow"],
+    ["cp", "Laich 2017, 4.6", "O(E + V·P)", "one device that is much faster, and a narrow graph"],
     ["icp", "Laich 2017, 4.5", "O(paths·(V + E)·log V)", "a few long chains side by side"],
     ["dfs", "Laich 2017, 4.8", "O(V·log V + (V + E)·P)", "deep graphs of little parallelism"],
-    ["batch", "Laich 2017, 4.4", "O(V·log V + V·P)", "to compare with: it looks at no edge"],
-    ["hash", "Laich 2017, 4.2", "O(V·P)", "to compare with: it looks at nothing"],
+    ["batch", "Laich 2017, 4.4", "O(V·log V + V·P)", "comparison: it looks at no edge"],
+    ["hash", "Laich 2017, 4.2", "O(V·P)", "comparison: it looks at nothing"],
     ["cpu", "—", "O(V·P)", "no GPU wanted; the baseline of every comparison"],
     ["gpu", "—", "O(V·P)", "all that a GPU can run, on one GPU"],
     [
         "auto",
-        "all others, late acceptance, simulated annealing",
+        "late acceptance, simulated annealing",
         "up to a minute",
         "a plan that is run often: under PCT never worse than those above",
     ],
     [
         "exact",
         "branch and bound, from auto on",
-        "auto's time, then up to a million nodes",
-        "small graphs, to know the optimum or the gap to it: exact:SECONDS sets a time limit",
+        "up to a million nodes more",
+        "small graphs, to know the optimum or the gap to it",
     ],
 ];
 
+/// Most characters of a line beside a strategy's name.
+const TEXT: usize = 66;
+
 /// Text below the tables.
 const VARIANTS: &str = "\
-A list scheduler can also be put together (Coleman & Krishnamachari 2024): list:PRIORITY:SCORE:GAPS:path:sufferage
+A list scheduler can also be put together (Coleman & Krishnamachari 2024):
+list:PRIORITY:SCORE:GAPS:path:sufferage
   PRIORITY   upward (default), cpop, topological: the first ready task
-  SCORE      eft (default), est, quickest: earliest finish, earliest start, or least time on a device
-  GAPS       insertion (default), append: whether a task may go before others on its device
+  SCORE      eft (default), est, quickest: earliest finish, earliest start, or
+             least time on a device
+  GAPS       insertion (default), append: whether a task may go before others
+             on its device
   path       the critical path stays on one device (default: no)
-  sufferage  of two ready tasks, first the one that loses more on its second best device (default: no)
+  sufferage  of two ready tasks, first the one that loses more on its second
+             best device (default: no)
 Parts may be left out: list:est:path
-With --split, the strategy `split` computes each part of a batch on its device; it is the default there.
+
+With --split, the strategy `split` computes each part of a batch on its device;
+it is the default there.
 ";
 
 impl StrategiesCommand {
@@ -85,14 +100,24 @@ fn entries() -> Vec<Entry> {
     Strategy::algorithms().filter_map(entry).collect()
 }
 
+/// Returns tables that fit into 80 columns.
 fn table(entries: &[Entry]) -> String {
-    let mut does = Table::new("strategy | does");
-    let mut facts = Table::new("strategy | source | time in tasks V, edges E, devices P | use it where");
-    for Entry { name, does: what, source, time, when } in entries {
-        does.row([(*name).into(), (*what).into()]);
-        facts.row([(*name).into(), (*source).into(), (*time).into(), (*when).into()]);
+    let [mut does, mut when] = ["does", "use it for"].map(|column| Table::new(&format!("strategy | {column}")));
+    let mut facts = Table::new("strategy | source | time");
+    for entry in entries {
+        let name = entry.name.to_owned();
+        wrap(&mut does, entry.name, entry.does);
+        wrap(&mut when, entry.name, entry.when);
+        facts.row([name, entry.source.into(), entry.time.into()]);
     }
-    format!("{does}\n{facts}\n{VARIANTS}")
+    format!("{does}\n{when}\nTime is in tasks V, edges E and devices P.\n{facts}\n{VARIANTS}")
+}
+
+/// Adds a text as one or more lines, of which the first has the name.
+fn wrap(table: &mut Table, name: &str, text: &str) {
+    for (at, line) in wrapped(text, TEXT).into_iter().enumerate() {
+        table.row([if at == 0 { name.to_owned() } else { String::new() }, line]);
+    }
 }
 
 #[cfg(test)]
@@ -107,5 +132,12 @@ mod tests {
         );
         assert_eq!(known, listed);
         assert_eq!(FACTS.len(), listed.len());
+    }
+
+    #[test]
+    fn all_lines_fit_into_80_columns() {
+        let text = table(&entries());
+        let wide: Vec<&str> = text.lines().filter(|line| line.chars().count() > 80).collect();
+        assert!(wide.is_empty() && text.lines().count() > 3 * FACTS.len(), "{wide:?}");
     }
 }

@@ -18,7 +18,7 @@ const THRESHOLD: f32 = 0.25;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Files")]
 pub(crate) struct VisionArgs {
-    /// Show the outputs of the run shown as top5, boxes or mask
+    /// Show the outputs as top5, boxes or mask
     ///
     /// `top5` shows the five classes with the highest scores of each image, and `top20` twenty. `boxes` shows objects
     /// of detectors: SSD, Faster R-CNN, YOLO, and models that end with boxes. Boxes of one class that share more than

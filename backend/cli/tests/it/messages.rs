@@ -7,8 +7,19 @@ use std::process::Command;
 /// Columns of help, and lines of a screen for short help.
 const SCREEN: (usize, usize) = (100, 52);
 
+/// Columns of a narrow terminal.
+const NARROW: usize = 80;
+
 /// Lines of the list of all options.
-const MOST_LINES: usize = 119;
+const MOST_LINES: usize = 120;
+
+/// Returns the output of a command in a narrow terminal.
+fn narrow(arguments: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch"));
+    let output = command.args(arguments).env("COLUMNS", NARROW.to_string()).output().expect("it starts");
+    assert!(output.status.success(), "{arguments:?}");
+    String::from_utf8(output.stdout).expect("text")
+}
 
 #[test]
 fn short_help_fits_a_screen_and_no_line_is_wrapped_twice() {
@@ -16,7 +27,9 @@ fn short_help_fits_a_screen_and_no_line_is_wrapped_twice() {
     for name in command.commands().iter().map(String::as_str).chain([""]).filter(|name| *name != "help") {
         let of = |length| command.text(&[name, length][usize::from(name.is_empty())..]);
         let (help, all) = (of("-h"), of("--help"));
-        assert!(all.lines().count() <= MOST_LINES, "{name} --help has {} lines", all.lines().count());
+        for (columns, all) in [(SCREEN.0, all), (NARROW, narrow(&[name, "--help"][usize::from(name.is_empty())..]))] {
+            assert!(all.lines().count() <= MOST_LINES, "{name} --help has {} lines at {columns}", all.lines().count());
+        }
         let lines: Vec<&str> = help.lines().collect();
         assert!(lines.len() <= SCREEN.1, "{name} -h has {} lines", lines.len());
         for line in &lines {
