@@ -32,7 +32,7 @@ impl Rect {
 }
 
 /// Smallest scale at which a page may show a chart.
-const LEAST_SCALE: f64 = 0.75;
+const LEAST_SCALE: f64 = 0.68;
 
 /// An SVG file while it is drawn. The theme's classes determine the style.
 #[derive(Debug, Clone, Default)]
