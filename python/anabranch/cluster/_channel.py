@@ -13,7 +13,8 @@ import os
 import socket
 import threading
 from collections.abc import Callable
-from multiprocessing.connection import Client, Connection, Listener
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Client, Connection, Listener, answer_challenge, deliver_challenge
 from typing import Any
 
 import numpy as np
@@ -87,7 +88,7 @@ class Inbox:
     """Listens on the address of this node, and calls `take` with what comes, on a thread for each connection."""
 
     def __init__(self, host: str, key: bytes, take: Callable[[Wire, dict[str, Any], Packet], None]) -> None:
-        self._listener = Listener((host, 0), family="AF_INET", backlog=64, authkey=key)
+        self._listener, self._key = Listener((host, 0), family="AF_INET", backlog=64), key
         self._take, self._closed = take, False
         threading.Thread(target=self._accept, name="anabranch inbox", daemon=True).start()
 
@@ -99,19 +100,30 @@ class Inbox:
     def close(self) -> None:
         """Takes no more connections."""
         self._closed = True
+        try:
+            # Closing alone would not wake the thread that accepts.
+            socket.create_connection(self.address, timeout=1).close()
+        except OSError:
+            pass
         self._listener.close()
 
     def _accept(self) -> None:
         while not self._closed:
             try:
                 connection = self._listener.accept()
-            except Exception:
-                # Closed, or somebody without the key.
+            except OSError:
                 continue
-            wire = Wire(connection)
-            threading.Thread(target=self._read, args=(wire,), name="anabranch reader", daemon=True).start()
+            threading.Thread(target=self._read, args=(connection,), name="anabranch reader", daemon=True).start()
 
-    def _read(self, wire: Wire) -> None:
+    def _read(self, connection: Connection) -> None:
+        try:
+            # Here, so that somebody who does not answer keeps nobody else from connecting.
+            deliver_challenge(connection, self._key)
+            answer_challenge(connection, self._key)
+        except (OSError, EOFError, AuthenticationError):
+            connection.close()
+            return
+        wire = Wire(connection)
         try:
             while True:
                 self._take(wire, *wire.receive())
