@@ -124,6 +124,8 @@ def test_a_platform_names_nodes_devices_and_links(platform, tmp_path):
         (lambda data: data["links"][0].update({"from": "node9"}), "node9"),
         (lambda data: data["links"][0].update(rate=0), "rate"),
         (lambda data: data["nodes"][0].update(name="outside"), "outside"),
+        (lambda data: data["nodes"][0]["devices"][0].update(memory="8GB"), "memory in bytes"),
+        (lambda data: data["links"][0].update(rate=float("inf")), "finite"),
     ],
 )
 def test_a_wrong_platform_is_refused(platform, change, text):
@@ -188,6 +190,105 @@ def test_a_wrong_input_ends_its_map_alone(divided, model):
         list(divided.map([*samples(2), {"x": np.zeros((4, 3), np.float32)}, *samples(2)]))
     given = samples(4)
     assert equal(divided.map(given), given, model)
+
+
+def test_unknown_inputs_are_refused_and_constants_belong_to_the_caller(divided, model):
+    with pytest.raises(ab.errors.InputError, match="no input `zz`"):
+        list(divided.map([{**samples(1)[0], "zz": np.zeros(1)}]))
+    first, second = divided.map(samples(2))
+    first["fixed"][:] = 7
+    assert second["fixed"].tolist() == [0, 1, 2] and next(divided.map(samples(1)))["fixed"].tolist() == [0, 1, 2]
+
+
+def test_an_interruption_ends_the_stages_and_the_next_results_are_right(divided, model, monkeypatch):
+    def interrupted(self, hang):
+        time.sleep(0.2)
+        raise KeyboardInterrupt
+
+    before = threading.active_count()
+    for _ in range(3):
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(type(divided._line or divided._running()), "take", interrupted)
+            list(divided.map(samples(5, seed=3)))
+        given = samples(5, seed=4)
+        assert equal(divided.map(given), given, model)
+    time.sleep(1.0)
+    assert threading.active_count() <= before + 2
+
+
+def test_a_closed_pipeline_stays_closed(platform, model):
+    pipeline = cluster.Pipeline(model, platform, measure=False, **OPTIONS)
+    results = pipeline.map(samples(50))
+    next(results)
+    pipeline.close()
+    with pytest.raises(ab.errors.InputError, match="closed"):
+        for _ in results:
+            pass
+    assert pipeline._line is None
+    with pytest.raises(ab.errors.InputError, match="closed"):
+        pipeline.rebalance()
+
+
+def test_a_cancelled_task_leaves_the_pipeline_usable(divided, model):
+    async def cancelled():
+        async def read():
+            async for _ in divided.map_async(samples(500)):
+                await asyncio.sleep(0.01)
+
+        task = asyncio.create_task(read())
+        await asyncio.sleep(0.3)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancelled())
+    given = samples(3)
+    assert equal(divided.map(given), given, model)
+
+
+def test_two_pipelines_work_side_by_side(divided, platform, model):
+    with cluster.Pipeline(model, platform, measure=False, **OPTIONS) as other:
+        ours, theirs = samples(20, seed=5), samples(20, seed=6)
+        pairs = list(zip(divided.map(ours), other.map(theirs), strict=True))
+    assert equal([pair[0] for pair in pairs], ours, model) and equal([pair[1] for pair in pairs], theirs, model)
+
+
+def test_a_stranger_keeps_nobody_from_connecting(platform):
+    import socket
+
+    from anabranch.cluster._channel import Inbox, Wire
+
+    got, key = [], b"k" * 32
+    inbox = Inbox("127.0.0.1", key, lambda wire, head, packet: got.append((head, packet)), got.append)
+    with socket.create_connection(inbox.address):
+        wire = Wire.to(inbox.address, key)
+        sent = {"a": np.arange(6.0).reshape(2, 3).T, "none": np.empty((0, 2), np.int8), "one": np.array(True)}
+        wire.send({"number": 3}, sent)
+        while not got:
+            time.sleep(0.01)
+        with pytest.raises(Exception, match="digest|rejected"):
+            Wire.to(inbox.address, b"x" * 32)
+    head, packet = got[0]
+    assert head["number"] == 3 and list(packet) == list(sent)
+    assert all(packet[name].shape == array.shape and packet[name].tobytes() == array.tobytes() for name, array in sent.items())
+    wire.close()
+    inbox.close()
+
+
+def test_another_file_of_the_same_name_is_refused(platform, model, tmp_path):
+    path = tmp_path / "model.onnx"
+    path.write_bytes(model.read_bytes())
+    with cluster.Pipeline(path, platform, measure=False, **OPTIONS) as pipeline:
+        given = samples(4)
+        assert equal(pipeline.map(given), given, model)
+        changed = onnx.load(path)
+        changed.graph.initializer[0].raw_data = bytes(len(changed.graph.initializer[0].raw_data))
+        onnx.save(changed, path)
+        ray.kill(pipeline._line.replicas()[0].actor)
+        while pipeline._line._why() is None:
+            time.sleep(0.05)
+        with pytest.raises(ab.errors.InputError, match="differs"):
+            list(pipeline.map(given))
 
 
 def test_a_killed_process_loses_and_doubles_nothing(divided, model):
@@ -261,5 +362,7 @@ def test_a_node_that_dies_is_replaced_and_one_that_joins_is_used(nodes, model):
         assert len(pipeline._alive) == 2
         made.add_node(node_ip_address="127.0.0.5", num_cpus=1, object_store_memory=80 << 20)
         pipeline.rebalance()
-        assert len(pipeline._alive) >= 3, pipeline.events
+        assert len(pipeline._alive) == 3, pipeline.events
+        memory = {device["memory"] for node in pipeline.platform.nodes if node.id != victim.id for device in node.devices}
+        assert 5 * WIDTH * WIDTH * 4 in memory, "edits are kept"
         assert equal(pipeline.map(given[:5]), given[:5], model)

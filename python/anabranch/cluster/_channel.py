@@ -1,8 +1,8 @@
-"""Connections over which data sets pass from process to process.
+"""Connections over which the values of an input pass from process to process.
 
 Two ways that Ray offers were measured and left: objects of 256 KiB and more between nodes took 15 ms in the median, but at times 10 s,
-until a lost request was made again; and closing a Compiled Graph of several nodes ended the node's daemon (Ray 2.60). So data sets pass
-over TCP connections of their own. Each end proves that it knows a key which only Ray's actors of this pipeline get; nothing is encrypted,
+until a lost request was made again; and closing a Compiled Graph of several nodes ended the node's daemon (Ray 2.60). So inputs pass over
+TCP connections of their own. Both ends prove that they know the key of the pipeline, which Ray carries to its actors. Nothing is encrypted,
 and nothing is executed: a message is a line of JSON and the bytes of arrays.
 """
 
@@ -11,58 +11,81 @@ from __future__ import annotations
 import json
 import os
 import socket
+import struct
 import threading
 from collections.abc import Callable
 from multiprocessing import AuthenticationError
-from multiprocessing.connection import Client, Connection, Listener, answer_challenge, deliver_challenge
+from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 from typing import Any
 
 import numpy as np
 
 from .. import _arrays
+from ..errors import InputError
 
-_MOST_HEAD = 1 << 20
+_MOST_HEAD = 16 << 20
 """Bytes of the line before the arrays."""
 
 Packet = dict[str, np.ndarray[Any, Any]]
-"""Values of one data set, by name."""
+"""Values of one input of a stream, by name."""
+_HANDSHAKE, _GONE = 10, 30
+"""Seconds for the exchange of keys, and seconds after which a connection without an answer counts as broken."""
 
 Address = tuple[str, int]
 
 
 class Wire:
-    """One end of a connection."""
+    """One end of a connection whose ends know each other's key.
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        # Arrays pass by the socket itself, without copies between.
-        self._socket = socket.socket(fileno=os.dup(connection.fileno()))
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    Raises:
+        OSError, EOFError: If the other end is gone or does not answer.
+        multiprocessing.AuthenticationError: If it has another key.
+    """
+
+    def __init__(self, own: socket.socket, key: bytes, is_server: bool) -> None:
+        self._socket = own
+        own.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in (("TCP_KEEPIDLE", _GONE // 2), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", _GONE * 1000)):
+            own.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+        own.setblocking(True)
+        self._limit_waiting(_HANDSHAKE)
+        # A second descriptor of the same socket: arrays pass by the socket itself, without copies between.
+        self._connection = Connection(os.dup(own.fileno()))
+        try:
+            for step in (deliver_challenge, answer_challenge) if is_server else (answer_challenge, deliver_challenge):
+                step(self._connection, key)
+        except BaseException:
+            self.close()
+            raise
+        self._limit_waiting(0)
 
     @classmethod
     def to(cls, address: Address, key: bytes) -> Wire:
-        """Connects to a process that listens.
+        """Connects to a process that listens."""
+        return cls(socket.create_connection(tuple(address), timeout=_HANDSHAKE), key, is_server=False)
 
-        Raises:
-            OSError, EOFError: If nothing listens there.
-            multiprocessing.AuthenticationError: If it has another key.
-        """
-        return cls(Client(tuple(address), family="AF_INET", authkey=key))
+    def _limit_waiting(self, seconds: int) -> None:
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", seconds, 0))
 
     def send(self, head: dict[str, Any], packet: Packet) -> None:
-        """Sends a data set.
+        """Sends values.
 
         Raises:
             OSError: If the other end is gone.
+            InputError: If there are too many values.
         """
         given = _arrays.given(packet, {})
         head = {**head, "arrays": [[name, dtype, list(shape)] for name, dtype, shape, _ in given]}
-        self._connection.send_bytes(json.dumps(head).encode())
+        line = json.dumps(head).encode()
+        if len(line) > _MOST_HEAD:
+            raise InputError(f"{len(given)} values are too many to pass between processes; give fewer")
+        self._connection.send_bytes(line)
         for *_, data in given:
             self._socket.sendall(memoryview(data))
 
     def receive(self) -> tuple[dict[str, Any], Packet]:
-        """Waits for a data set. Arrays are new and writable.
+        """Waits for values. Arrays are new and writable.
 
         Raises:
             OSError, EOFError: If the other end is gone.
@@ -79,54 +102,70 @@ class Wire:
         return head, packet
 
     def close(self) -> None:
-        """Ends the connection."""
+        """Ends the connection, also for a thread that waits for it."""
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            # The other end has ended it.
+            pass
         self._socket.close()
         self._connection.close()
 
 
 class Inbox:
-    """Listens on the address of this node, and calls `take` with what comes, on a thread for each connection."""
+    """Listens on the address of this node, and calls `take` with what it receives, on a thread for each connection. `failed` is called with
+    the error of a thread that cannot go on, but not if the other end has closed the connection."""
 
-    def __init__(self, host: str, key: bytes, take: Callable[[Wire, dict[str, Any], Packet], None]) -> None:
-        self._listener, self._key = Listener((host, 0), family="AF_INET", backlog=64), key
-        self._take, self._closed = take, False
+    def __init__(
+        self, host: str, key: bytes, take: Callable[[Wire, dict[str, Any], Packet], None], failed: Callable[[str], None]
+    ) -> None:
+        self._listener = socket.create_server((host, 0), backlog=64)
+        self._key, self._take, self._failed = key, take, failed
+        self._wires: list[Wire] = []
         threading.Thread(target=self._accept, name="anabranch inbox", daemon=True).start()
 
     @property
     def address(self) -> Address:
-        host, port = self._listener.address  # type: ignore[misc]
+        host, port = self._listener.getsockname()
         return str(host), int(port)
 
     def close(self) -> None:
-        """Takes no more connections."""
-        self._closed = True
+        """Takes no more connections, and ends those that are there."""
         try:
             # Closing alone would not wake the thread that accepts.
-            socket.create_connection(self.address, timeout=1).close()
+            self._listener.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass
         self._listener.close()
+        for wire in list(self._wires):
+            wire.close()
 
     def _accept(self) -> None:
-        while not self._closed:
+        while True:
             try:
-                connection = self._listener.accept()
-            except OSError:
-                continue
-            threading.Thread(target=self._read, args=(connection,), name="anabranch reader", daemon=True).start()
+                own, _ = self._listener.accept()
+            except OSError as error:
+                if self._listener.fileno() >= 0:
+                    self._failed(f"no more connections can be taken: {error}")
+                return
+            # The keys are exchanged there, so that somebody who does not answer keeps nobody else from connecting.
+            threading.Thread(target=self._read, args=(own,), name="anabranch reader", daemon=True).start()
 
-    def _read(self, connection: Connection) -> None:
+    def _read(self, own: socket.socket) -> None:
         try:
-            # Here, so that somebody who does not answer keeps nobody else from connecting.
-            deliver_challenge(connection, self._key)
-            answer_challenge(connection, self._key)
+            wire = Wire(own, self._key, is_server=True)
         except (OSError, EOFError, AuthenticationError):
-            connection.close()
+            # Somebody without the key.
             return
-        wire = Wire(connection)
+        self._wires.append(wire)
         try:
             while True:
                 self._take(wire, *wire.receive())
         except (OSError, EOFError):
-            # The other end has ended: whoever started it sees that.
+            # The other end has ended. If it should not have, Ray tells so.
+            pass
+        except Exception as error:
+            self._failed(f"values cannot be received: {error or type(error).__name__}")
+        finally:
+            self._wires.remove(wire)
             wire.close()

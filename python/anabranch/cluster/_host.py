@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import json
 import os
@@ -10,12 +11,13 @@ import statistics
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from multiprocessing import AuthenticationError
 from typing import Any
 
 import numpy as np
 
 from .. import _arrays, _native
-from ..errors import AnabranchError, InputError
+from ..errors import AnabranchError, DeviceError, InputError
 from ..session import Session
 from ..views import Devices
 from ._channel import Address, Inbox, Packet, Wire
@@ -63,7 +65,7 @@ class Host:
         # As in a stage, one thread receives and another answers.
         self._arrived: queue.SimpleQueue[Wire] = queue.SimpleQueue()
         threading.Thread(target=self._answer, name="anabranch echo", daemon=True).start()
-        self._inbox = Inbox(own_address(), key, lambda wire, head, packet: self._arrived.put(wire))
+        self._inbox = Inbox(own_address(), key, lambda wire, head, packet: self._arrived.put(wire), lambda text: None)
 
     def about(self) -> dict[str, Any]:
         """Version of the package, name of the machine, and address for probes."""
@@ -74,37 +76,41 @@ class Host:
         rows = Devices(_native.devices(_arrays.dumps(self._options)))
         return [{key: row[key] for key in ("name", "kind", "description", "memory")} for row in rows]
 
-    def times(self, model: Any, options: Mapping[str, Any], inputs: Mapping[str, Any] | None, measure: bool) -> dict[str, Any]:
+    def times(
+        self, model: Any, digest: str, options: Mapping[str, Any], inputs: Mapping[str, Any] | None, measure: bool
+    ) -> dict[str, Any]:
         """Times of a model's nodes on each of this node's devices."""
-        session = open_session(model, options)
+        session = open_session(model, digest, options)
         return dict(json.loads(session._session.times(_arrays.given(inputs, session._declared), measure)))
 
-    def probe(self, address: Address) -> tuple[float, float]:
-        """Latency in seconds and rate in bytes per second of the link from this node to another host's address."""
-        return probe(address, self._key)
-
+    def probe(self, name: str, address: Address) -> tuple[float, float]:
+        """Latency in seconds and rate in bytes per second of the link from this node to another."""
+        try:
+            return probe(name, address, self._key)
+        except (OSError, EOFError) as error:
+            raise DeviceError(f"the link to {name} cannot be measured: {error}") from None
 
     def _answer(self) -> None:
         while True:
             try:
                 self._arrived.get().send({}, {})
             except OSError:
-                # Who asked is gone.
+                # The other end has ended.
                 continue
 
 
-def probe(address: Address, key: bytes) -> tuple[float, float]:
+def probe(name: str, address: Address, key: bytes) -> tuple[float, float]:
     """Latency in seconds and rate in bytes per second of the link from here to the address of a `Host`.
 
     The latency is half of the time between the answers to a stream of small values, or half of the time of one value's way there and
     back, whichever is longer: it contains what the processes at both ends do for each value.
     """
-    wire = Wire.to(address, key)
+    link = wire(name, address, key)
     try:
-        small, large = (_round_trip(wire, {"value": np.ones(size, np.uint8)}) for size in (_SMALL, _LARGE))
-        stream = _stream_period(wire, {"value": np.ones(_SMALL, np.uint8)})
+        small, large = (_round_trip(link, {"value": np.ones(size, np.uint8)}) for size in (_SMALL, _LARGE))
+        stream = _stream_period(link, {"value": np.ones(_SMALL, np.uint8)})
     finally:
-        wire.close()
+        link.close()
     return max(small, stream) / 2, (_LARGE - _SMALL) / max(large - small, 1e-9)
 
 
@@ -130,27 +136,29 @@ def _stream_period(wire: Wire, packet: Packet) -> float:
 
 
 class StageHost:
-    """Computes one stage of a model for one data set after the other."""
+    """Computes one stage of a model for one input of a stream after the other."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
         self._arrived = threading.Condition()
-        # Data sets that wait, by their numbers.
+        # Inputs that wait, by their numbers.
+        self._failure: str | None = None
         self._waiting: dict[int, tuple[dict[str, Any], Packet]] = {}
         self._busy, self._count = 0.0, 0
 
     def open(
         self,
         model: Any,
+        digest: str,
         options: Mapping[str, Any],
         inputs: Mapping[str, Any] | None,
         stages: Sequence[Sequence[str]],
         at: int,
         path: str,
     ) -> tuple[Address, Packet]:
-        """Opens stage `at` on the device at `path`, as in ``node1/cpu0``. Returns the address to which data sets are sent, and the
+        """Opens stage `at` on the device at `path`, as in ``node1/cpu0``. Returns the address to which inputs are sent, and the
         outputs of the model that are constants."""
-        self._session = open_session(model, options)
+        self._session = open_session(model, digest, options)
         given = _arrays.given(inputs, self._session._declared)
         self._stage = self._session._session.stage(given, [list(nodes) for nodes in stages], at, path.partition("/")[2])
         self._name = f"stage {at} on {path}"
@@ -161,17 +169,19 @@ class StageHost:
         self._outputs: list[dict[str, Any]] = [output for output in about["outputs"] if "slot" in output]
         self._first, self._last = at == 0, at == len(stages) - 1
         self._token = _native.CancelToken()
-        self._inbox = Inbox(own_address(), self._key, self._keep)
+        self._inbox = Inbox(own_address(), self._key, self._keep, self._give_up)
         constants = {name: _arrays.array(dtype, shape, memory) for name, dtype, shape, memory in self._stage.constants()}
         return self._inbox.address, constants
 
-    def work(self, number: int, step: int, targets: Sequence[Address]) -> None:
-        """Computes the data sets `number`, `number` + `step` and so on, and sends data set `n` to target ``n % len(targets)``. Ends only
-        by an error: a target is gone, or memory is short."""
-        wires = [Wire.to(target, self._key) for target in targets]
+    def work(self, number: int, step: int, targets: Sequence[tuple[str, Address]]) -> None:
+        """Computes the inputs `number`, `number` + `step` and so on, and sends input `n` to target ``n % len(targets)``, of a name and an
+        address. Ends only by an error: a target is gone, or memory is short."""
+        wires = [wire(*target, self._key) for target in targets]
         while True:
             with self._arrived:
-                self._arrived.wait_for(lambda: number in self._waiting)
+                self._arrived.wait_for(lambda: number in self._waiting or self._failure)
+                if self._failure:
+                    raise DeviceError(self._failure)
                 head, packet = self._waiting.pop(number)
             if "error" not in head:
                 begun = time.perf_counter()
@@ -180,11 +190,15 @@ class StageHost:
                 except AnabranchError as error:
                     head, packet = {**head, "error": packed(self._name, error)}, {}
                 self._busy, self._count = self._busy + time.perf_counter() - begun, self._count + 1
-            wires[number % len(wires)].send(head, packet)
+            at = number % len(wires)
+            try:
+                wires[at].send(head, packet)
+            except OSError as error:
+                raise DeviceError(f"{targets[at][0]} is gone: {error}") from None
             number += step
 
     def statistics(self) -> tuple[float, int]:
-        """Seconds of work and number of data sets up to now."""
+        """Seconds of work and number of inputs up to now."""
         return self._busy, self._count
 
     def ping(self) -> int:
@@ -194,6 +208,11 @@ class StageHost:
     def _keep(self, wire: Wire, head: dict[str, Any], packet: Packet) -> None:
         with self._arrived:
             self._waiting[head["number"]] = head, packet
+            self._arrived.notify()
+
+    def _give_up(self, text: str) -> None:
+        with self._arrived:
+            self._failure = text
             self._arrived.notify()
 
     def _computed(self, packet: Packet) -> Packet:
@@ -209,11 +228,43 @@ class StageHost:
         return packet
 
 
-def open_session(model: Any, options: Mapping[str, Any]) -> Session:
-    """Opens a session, whose errors say what is missing on this node."""
-    if isinstance(model, str) and not os.path.exists(model):
-        raise InputError(f"{model}: there is no such file on this node; use a path that all nodes share, or ship=True")
+def wire(name: str, address: Address, key: bytes) -> Wire:
+    """Connects to a process by its name and address.
+
+    Raises:
+        DeviceError: If it cannot be reached.
+    """
+    try:
+        return Wire.to(address, key)
+    except (OSError, EOFError, AuthenticationError) as error:
+        raise DeviceError(f"{name} cannot be reached: {error or type(error).__name__}; nodes must reach each other's ports") from None
+
+
+def open_session(model: Any, digest: str, options: Mapping[str, Any]) -> Session:
+    """Opens a session. Errors say what is missing or different on this node."""
+    if isinstance(model, str):
+        if not os.path.exists(model):
+            raise InputError(f"{model}: there is no such file on this node; use a path that all nodes share, or ship=True")
+        if digest_of(model) != digest:
+            raise InputError(f"{model}: the file differs from that of the process which opened the pipeline; copy it again, or use ship=True")
     return Session(model, **options)
+
+
+_WHOLE, _SAMPLES = 256 << 20, 64
+"""Bytes up to which a whole file is compared, and samples of 1 MiB that are compared of a larger one."""
+
+
+def digest_of(path: str) -> str:
+    """Digest of a model's file, without the files that its weights may lie in."""
+    size = os.path.getsize(path)
+    found = hashlib.blake2b(str(size).encode(), digest_size=16)
+    with open(path, "rb") as file:
+        if size <= _WHOLE:
+            found.update(file.read())
+        for sample in range(_SAMPLES if size > _WHOLE else 0):
+            file.seek((size - (1 << 20)) * sample // (_SAMPLES - 1))
+            found.update(file.read(1 << 20))
+    return found.hexdigest()
 
 
 _FIELDS = ("kind", "file", "node", "device", "input")
@@ -228,7 +279,9 @@ def unpacked(data: Mapping[str, Any]) -> AnabranchError:
     """The error that was packed."""
     from .. import errors
 
-    made: AnabranchError = getattr(errors, data["class"], errors.InternalError)(data["text"])
+    cls = getattr(errors, str(data["class"]), None)
+    known = isinstance(cls, type) and issubclass(cls, AnabranchError)
+    made: AnabranchError = (cls if known else errors.InternalError)(data["text"])
     for field in _FIELDS:
         setattr(made, field, data[field])
     return made

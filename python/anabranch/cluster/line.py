@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import queue
 import secrets
 import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from multiprocessing import AuthenticationError
 from typing import Any
 
-from ..errors import DeviceError
 from . import _host
 from . import platform as _platform
 from ._channel import Inbox, Packet, Wire
@@ -35,39 +35,42 @@ class Replica:
 class Line:
     """Stages at work, each in processes of its own.
 
-    Data sets are numbered from 0. Data set `n` is computed by process ``n % r`` of a stage of `r` processes, so that the devices of a
-    data set do not depend on timing.
+    Inputs are numbered from 0. Input `n` is computed by process ``n % r`` of a stage of `r` processes, so that the devices of an input
+    do not depend on timing.
     """
 
     def __init__(self, nodes: Mapping[str, str], division: Mapping[str, Any], given: tuple[Any, ...], timeout: float) -> None:
-        """Opens the stages of a division. `given` are the model, the options of sessions, and inputs for shapes."""
+        """Opens the stages of a division. `given` are the model, its digest, the options of sessions, and inputs for shapes."""
         self._ray = _host.ray_module()
         self._arrived = threading.Condition()
         self._results: dict[int, tuple[dict[str, Any], Packet]] = {}
         self._sent = self._taken = 0
+        self._failure: str | None = None
         self.constants: Packet = {}
         self.stages: list[list[Replica]] = []
         self._wires: list[Wire] = []
+        self._work: list[tuple[str, Any]] = []
+        # Inputs are sent by a thread of their own: the caller waits for results alone, and looks at all processes meanwhile.
+        self._outbox: queue.SimpleQueue[tuple[int, Packet] | None] = queue.SimpleQueue()
         key = secrets.token_bytes(32)
-        self._inbox = Inbox(_host.own_address(), key, self._keep)
+        self._inbox = Inbox(_host.own_address(), key, self._keep, self._give_up)
         try:
-            self._work = self._open(nodes, division, given, key, timeout)
+            self._open(nodes, division, given, key, timeout)
         except BaseException:
             self.stop()
             raise
+        threading.Thread(target=self._send, name="anabranch sender", daemon=True).start()
 
     def _open(
         self, nodes: Mapping[str, str], division: Mapping[str, Any], given: tuple[Any, ...], key: bytes, timeout: float
-    ) -> list[Any]:
-        # Pings are answered while a stage computes.
-        cls = self._ray.remote(concurrency_groups={"health": 1})(_host.StageHost)
+    ) -> None:
         stages = [stage["nodes"] for stage in division["stages"]]
         opening = []
         for at, stage in enumerate(division["stages"]):
             replicas = []
             for path in stage["devices"]:
                 node = path.partition("/")[0]
-                placed = cls.options(num_cpus=0, max_restarts=0, scheduling_strategy=_platform.on_node(nodes[node]))
+                placed = _stage_class().options(num_cpus=0, max_restarts=0, scheduling_strategy=_platform.on_node(nodes[node]))
                 replica = Replica(node, path, placed.remote(key))
                 opening.append(replica.actor.open.remote(*given, stages, at, path))
                 replicas.append(replica)
@@ -76,39 +79,29 @@ class Line:
         for replica, opened in zip(self.replicas(), opening):
             address, self.constants = _platform.wait(replica.path, opened, timeout)
             addresses.append(address)
-        try:
-            self._wires = [Wire.to(address, key) for address in addresses[: len(self.stages[0])]]
-        except (OSError, EOFError, AuthenticationError) as error:
-            raise DeviceError(f"{self.stages[0][0].node} cannot be reached: {error}; nodes must reach each other's ports") from error
-        work = []
+        targets = [(replica.path, address) for replica, address in zip(self.replicas(), addresses)]
+        self._wires = [_host.wire(*target, key) for target in targets[: len(self.stages[0])]]
         for at, replicas in enumerate(self.stages):
-            addresses = addresses[len(replicas) :]
-            targets = addresses[: len(self.stages[at + 1])] if at + 1 < len(self.stages) else [self._inbox.address]
-            work += [replica.actor.work.remote(place, len(replicas), targets) for place, replica in enumerate(replicas)]
-        return work
+            targets = targets[len(replicas) :]
+            following = targets[: len(self.stages[at + 1])] if at + 1 < len(self.stages) else [("the driver", self._inbox.address)]
+            for place, replica in enumerate(replicas):
+                self._work.append((replica.path, replica.actor.work.remote(place, len(replicas), following)))
 
     def replicas(self) -> list[Replica]:
         """All processes, in the order of stages."""
         return [replica for stage in self.stages for replica in stage]
 
     def submit(self, packet: Packet) -> None:
-        """Sends a data set.
-
-        Raises:
-            Failure: If the first stage is gone.
-        """
-        try:
-            self._wires[self._sent % len(self._wires)].send({"number": self._sent}, packet)
-        except (OSError, EOFError) as error:
-            raise Failure(self._why() or f"{self.stages[0][0].path} is gone: {error}") from None
+        """Sends an input, without waiting for it. The caller must not write to its arrays until its result was taken."""
+        self._outbox.put((self._sent, packet))
         self._sent += 1
 
     def take(self, hang: float) -> Packet:
-        """Waits for the result of the next data set. A stage may take any time, as long as its process answers every `hang` seconds.
+        """Waits for the result of the next input. A stage may take any time, as long as its process answers every `hang` seconds.
 
         Raises:
             Failure: If a process has ended or does not answer.
-            AnabranchError: The error of this data set.
+            AnabranchError: The error of this input.
         """
         looked = time.monotonic()
         while True:
@@ -141,26 +134,41 @@ class Line:
         return silent
 
     def seconds(self, timeout: float) -> list[dict[str, float | None]]:
-        """Mean seconds of work per data set of each stage, by device; None if it has computed nothing, or does not answer."""
-        asked = [
-            [(replica, replica.actor.statistics.options(concurrency_group="health").remote()) for replica in stage] for stage in self.stages
-        ]
-        return [{replica.path: self._mean(answer, timeout) for replica, answer in stage} for stage in asked]
+        """Mean seconds of work per input of each stage, by device; None if it has computed nothing, or does not answer."""
+        stages = [[(replica.path, replica.actor.statistics.options(concurrency_group="health").remote()) for replica in stage] for stage in self.stages]
+        answers = [answer for stage in stages for _, answer in stage]
+        self._ray.wait(answers, num_returns=len(answers), timeout=timeout)
+        return [{path: self._mean(answer) for path, answer in stage} for stage in stages]
 
     def stop(self) -> None:
-        """Ends the processes, and drops the data sets in them."""
+        """Ends the processes, and drops the inputs in them."""
+        self._outbox.put(None)
         self._inbox.close()
         for wire in self._wires:
             wire.close()
         _platform.stop(replica.actor for replica in self.replicas())
-        self.stages = []
 
-    def _mean(self, answer: Any, timeout: float) -> float | None:
+    def _mean(self, answer: Any) -> float | None:
         try:
-            busy, count = self._ray.get(answer, timeout=timeout)
+            busy, count = self._ray.get(answer, timeout=0)
         except self._ray.exceptions.RayError:
             return None
         return busy / count if count else None
+
+    def _send(self) -> None:
+        while (item := self._outbox.get()) is not None:
+            number, packet = item
+            at = number % len(self._wires)
+            try:
+                self._wires[at].send({"number": number}, packet)
+            except Exception as error:
+                self._give_up(f"{self.stages[0][at].path} is gone: {error or type(error).__name__}")
+                return
+
+    def _give_up(self, text: str) -> None:
+        with self._arrived:
+            self._failure = text
+            self._arrived.notify()
 
     def _keep(self, wire: Wire, head: dict[str, Any], packet: Packet) -> None:
         with self._arrived:
@@ -168,13 +176,21 @@ class Line:
             self._arrived.notify()
 
     def _why(self) -> str | None:
-        """The cause if a process has ended."""
-        ended, _ = self._ray.wait(self._work, num_returns=1, timeout=0)
-        if not ended:
-            return None
-        try:
-            self._ray.get(ended[0])
-        except self._ray.exceptions.RayError as error:
-            at = self._work.index(ended[0])
-            return f"{self.replicas()[at].path}: {_host.text_of(error)}"
-        return "a stage has ended"
+        """The cause if a process has ended, or a connection is broken."""
+        ended, _ = self._ray.wait([work for _, work in self._work], num_returns=len(self._work), timeout=0)
+        causes = []
+        for path, work in self._work:
+            if work not in ended:
+                continue
+            try:
+                self._ray.get(work)
+            except self._ray.exceptions.RayError as error:
+                # A process that died comes before those that lost a connection because of that.
+                causes.append((isinstance(error, self._ray.exceptions.RayTaskError), f"{path}: {_host.text_of(error)}"))
+        return min(causes)[1] if causes else self._failure
+
+
+@functools.cache
+def _stage_class() -> Any:
+    # Pings are answered while a stage computes.
+    return _host.ray_module().remote(concurrency_groups={"health": 1})(_host.StageHost)

@@ -7,6 +7,7 @@ import json
 import os
 import secrets
 import statistics
+import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,11 +29,13 @@ from .platform import OUTSIDE, Node, Platform
 
 _KEPT_TIMES = 1024
 """Times of results that measurements are made of."""
+_START = 30.0
+"""Seconds for a process to start: it loads Python and this package."""
 
 
 @dataclass
 class _Flight:
-    """A data set whose result was not taken yet."""
+    """An input whose result was not taken yet."""
 
     packet: Packet
     begun: float = field(default_factory=time.perf_counter)
@@ -94,13 +97,14 @@ class Pipeline:
         self._capacity, self._hang, self._failures, self._timeout = capacity, hang, failures, timeout
         self._options, self._inputs = options, dict(inputs or {})
         self._session = Session(model, **options)
-        self._model = _shipped(self._ray, model, ship)
+        self._model, self._digest = _shipped(self._ray, model, ship)
         self._times: dict[str, dict[str, Any]] = {}
         self._line: Line | None = None
         # Data sets that the line has and whose results were not taken; failures without a result.
         self._sent = self._failed = 0
         self._division: dict[str, Any] = {}
-        self._mapping = False
+        # Held by the open `map`; any thread may end it.
+        self._mapping = threading.Lock()
         self._closed = False
         self._done: deque[float] = deque(maxlen=_KEPT_TIMES)
         self._latencies: deque[float] = deque(maxlen=_KEPT_TIMES)
@@ -118,13 +122,12 @@ class Pipeline:
 
     @property
     def measured(self) -> dict[str, Any]:
-        """Measurements of the last results, in seconds: ``period`` (median between results) and ``latency`` (p50, p95), the number of
+        """Measurements of the last `map`, in seconds: ``period`` (mean between results) and ``latency`` (p50, p95), the number of
         ``results``, and for each stage the mean seconds of work by device."""
-        gaps = [later - earlier for earlier, later in zip(self._done, list(self._done)[1:])]
-        latencies = sorted(self._latencies)
+        done, latencies = list(self._done), sorted(self._latencies)
         return {
-            "results": len(self._done),
-            "period": (self._done[-1] - self._done[0]) / len(gaps) if gaps else None,
+            "results": len(done),
+            "period": (done[-1] - done[0]) / (len(done) - 1) if len(done) > 1 else None,
             "latency": {"p50": statistics.median(latencies), "p95": latencies[int(0.95 * (len(latencies) - 1))]} if latencies else None,
             "stages": self._line.seconds(self._hang) if self._line else [],
         }
@@ -164,33 +167,55 @@ class Pipeline:
             while flights:
                 yield self._take(flights)
         finally:
-            self._drain()
-            self._mapping = False
+            try:
+                self._drain()
+            except BaseException:
+                self._stop()
+                raise
+            finally:
+                self._mapping.release()
 
     async def map_async(self, inputs: Iterable[Mapping[str, Any]]) -> AsyncIterator[dict[str, Any]]:
         """Yields the outputs as `map` does, for ``async for``."""
         results, done = self.map(inputs), object()
+        running: asyncio.Future[Any] | None = None
         try:
-            while (outputs := await asyncio.to_thread(next, results, done)) is not done:
-                yield outputs  # type: ignore[misc]
+            while True:
+                running = asyncio.ensure_future(asyncio.to_thread(next, results, done))
+                # Cancelling this task must not leave the generator at work.
+                if (outputs := await asyncio.shield(running)) is done:
+                    return
+                yield outputs
         finally:
-            results.close()  # type: ignore[attr-defined]
+            while running is not None and not running.done():
+                try:
+                    await asyncio.wait([running])
+                except asyncio.CancelledError:
+                    # Cancelled once more.
+                    pass
+            await asyncio.to_thread(results.close)  # type: ignore[attr-defined]
 
     def rebalance(self, progress: Callable[[str], object] | None = None) -> None:
-        """Divides the model again over all nodes that are alive now, and measures nodes and links that are new.
+        """Divides the model again over all nodes that are alive now. Nodes that are new are measured, and so are their links; the others
+        keep what the platform says of them.
 
         Raises:
-            InputError: If a `map` is open.
+            InputError: If a `map` is open, or the pipeline was closed.
         """
-        if self._mapping:
-            raise InputError("a `map` of this pipeline is open; read all its results, or close it, before rebalance")
-        left_out: list[str] = []
-        self.platform = Platform._measured(self._timeout, progress, _device_options(self._options), left_out)
-        self.events += [f"a node is left out ({error})" for error in left_out]
-        self._alive = self._present()
-        self._times.clear()
-        self._learn_times(self._alive)
-        self._open()
+        self._enter()
+        try:
+            present = set(_platform.alive().values())
+            if present - {node.id for node in self.platform.nodes}:
+                left_out: list[str] = []
+                found = Platform._measured(self._timeout, progress, _device_options(self._options), left_out)
+                self.events += [f"a node is left out ({error})" for error in left_out]
+                self.platform = self.platform._with(found)
+            alive = self._present()
+            self._learn_times({name: node for name, node in alive.items() if name not in self._times})
+            self._alive = alive
+            self._open()
+        finally:
+            self._mapping.release()
 
     def close(self) -> None:
         """Ends the actors of all stages."""
@@ -206,11 +231,16 @@ class Pipeline:
         self.close()
 
     def _enter(self) -> None:
+        self._refuse_if_closed()
+        if not self._mapping.acquire(blocking=False):
+            raise InputError("another `map` of this pipeline is open; read all its results, or close it, before the next")
+        self._done.clear()
+        self._latencies.clear()
+        self._failed = 0
+
+    def _refuse_if_closed(self) -> None:
         if self._closed:
             raise InputError("the pipeline was closed; open another")
-        if self._mapping:
-            raise InputError("another `map` of this pipeline is open; read all its results, or close it, before the next")
-        self._mapping = True
 
     def _present(self) -> dict[str, str]:
         """Identifiers of the platform's nodes that are alive, by their names."""
@@ -229,7 +259,7 @@ class Pipeline:
         try:
             # One after the other: nodes may share a machine.
             for name, host in hosts.items():
-                given = (self._model, self._options, self._inputs, self._measure)
+                given = (self._model, self._digest, self._options, self._inputs, self._measure)
                 self._times[name] = _platform.wait(name, host.times.remote(*given), self._timeout)
         finally:
             _platform.stop(hosts.values())
@@ -242,8 +272,12 @@ class Pipeline:
             self._division = self._divide(times)
             self._stop()
             try:
-                self._line = Line(self._alive, self._division, (self._model, self._options, self._inputs), self._timeout)
+                self._line = Line(self._alive, self._division, (self._model, self._digest, self._options, self._inputs), self._timeout)
                 self._most = self._capacity * len(self._line.replicas())
+                if self._closed:
+                    # By another thread, which did not see this line.
+                    self._stop()
+                    self._refuse_if_closed()
                 return
             except (MemoryLimitError, PlacementError) as error:
                 if not self._shrink(times, error):
@@ -283,19 +317,16 @@ class Pipeline:
         return False
 
     def _send(self, flights: deque[_Flight]) -> None:
-        """Sends the data sets that the line does not have yet, while there is capacity."""
+        """Sends the inputs that the line does not have yet, while there is capacity."""
         while self._sent < min(len(flights), self._most):
-            try:
-                self._running().submit(flights[self._sent].packet)
-                self._sent += 1
-            except Failure as failure:
-                self._recover(str(failure))
+            self._running().submit(flights[self._sent].packet)
+            self._sent += 1
 
     def _take(self, flights: deque[_Flight]) -> dict[str, Any]:
-        """Waits for the first data set's result."""
+        """Waits for the first input's result."""
         while True:
-            self._send(flights)
             try:
+                self._send(flights)
                 made = self._running().take(self._hang)
                 break
             except Failure as failure:
@@ -304,11 +335,15 @@ class Pipeline:
                 self._sent -= 1
                 flights.popleft()
                 raise
+            except BaseException:
+                # An interruption: nobody knows which results were taken.
+                self._stop()
+                raise
         self._sent, self._failed = self._sent - 1, 0
         flight, now = flights.popleft(), time.perf_counter()
         self._done.append(now)
         self._latencies.append(now - flight.begun)
-        made.update(self._running().constants)
+        made.update({name: value.copy() for name, value in self._running().constants.items()})
         if self._session._makes_arrays:
             return {name: made[name] for name in self._session._kinds}
         outputs = _arrays.assembled(made.items(), self._session._kinds)
@@ -328,24 +363,30 @@ class Pipeline:
             self._sent -= 1
 
     def _running(self) -> Line:
+        """The stages at work. Starts them if an earlier `map` has ended them."""
+        self._refuse_if_closed()
         if self._line is None:
-            self._recover("the stages were ended by an earlier failure")
+            try:
+                self._open()
+            except (DeviceError, Timeout) as error:
+                raise Failure(str(error)) from None
         assert self._line is not None
         return self._line
 
     def _recover(self, why: str) -> None:
-        """Divides the model again over the nodes that are left. All data sets without a result are sent again."""
+        """Divides the model again over the nodes that are left. All inputs without a result are sent again."""
         while True:
+            self._refuse_if_closed()
             self._failed += 1
-            if self._failed > self._failures:
-                self._failed = 0
+            if self._failed >= self._failures:
                 self._stop()
-                raise DeviceError(f"the cluster failed {self._failures + 1} times without a result; the last time: {why}")
+                raise DeviceError(f"the cluster failed {self._failed} times without a result; the last time: {why}")
             before, count = list(self._alive), self._sent
             self._drop_dead_nodes()
-            if not self._alive:
-                raise DeviceError(f"no node of the platform is left: {why}")
             lost = [node for node in before if node not in self._alive]
+            if not self._alive:
+                self._stop()
+                raise DeviceError(f"no node of the platform is left: {why}; start nodes, and call rebalance()")
             self.events.append(
                 f"{', '.join(lost) if lost else 'a process'} failed ({why}): the model is divided again over "
                 f"{', '.join(self._alive)}, and {count} inputs are computed again"
@@ -359,25 +400,28 @@ class Pipeline:
     def _drop_dead_nodes(self) -> None:
         """Removes nodes that Ray has given up, and nodes that start no process."""
         self._alive = {name: node for name, node in self._present().items() if name in self._alive}
-        silent = self._line.silent(self._hang) if self._line is not None else []
-        for node in {replica.node for replica in silent} & set(self._alive):
+        # If stages could not be opened, any node may be the cause.
+        suspects = {replica.node for replica in self._line.silent(self._hang)} if self._line is not None else set(self._alive)
+        for node in suspects & set(self._alive):
             try:
-                _platform.stop(_platform.start_hosts({node: self._alive[node]}, {}, secrets.token_bytes(32), self._hang).values())
-            except AnabranchError:
+                hosts = _platform.start_hosts({node: self._alive[node]}, {}, secrets.token_bytes(32), max(self._hang, _START))
+                _platform.stop(hosts.values())
+            except AnabranchError as error:
+                self.events.append(f"{node} is left out ({error})")
                 del self._alive[node]
 
 
-def _shipped(ray: Any, model: Any, ship: bool) -> Any:
-    """The model as actors get it: a path, or a reference to its bytes."""
+def _shipped(ray: Any, model: Any, ship: bool) -> tuple[Any, str]:
+    """The model as actors get it: a path with the file's digest, or a reference to its bytes."""
     if hasattr(model, "SerializeToString"):
         model = model.SerializeToString()
     if isinstance(model, (bytes, bytearray, memoryview)):
-        return ray.put(bytes(model))
+        return ray.put(bytes(model)), ""
     path = os.path.abspath(os.fspath(model))
     if not ship:
-        return path
+        return path, _host.digest_of(path)
     with open(path, "rb") as file:
-        return ray.put(file.read())
+        return ray.put(file.read()), ""
 
 
 def _device_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -385,7 +429,10 @@ def _device_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _packet(given: Mapping[str, Any], session: Session) -> Packet:
-    """A data set as the first stage takes it: arrays by the names of the model's inputs, in parts for sequences. They are copied, since
+    """An input as the first stage takes it: arrays by the names of the model's inputs, in parts for sequences. They are copied, since
     they are needed again if a node fails."""
+    for name in given:
+        if name not in session._declared:
+            raise InputError(f"the model has no input `{name}`; its inputs are {', '.join(session._declared)}")
     parts = _arrays.given(given, session._declared)
     return {name: _arrays.array(dtype, list(shape), flat).copy() for name, dtype, shape, flat in parts}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import AnabranchError, DeviceError, InputError, Timeout
@@ -89,11 +90,12 @@ class Platform:
             links = {}
             for name, address in addresses.items():
                 tell(f"links to {name}")
-                links[OUTSIDE, name] = links[name, OUTSIDE] = _host.probe(address, key)
+                try:
+                    links[OUTSIDE, name] = links[name, OUTSIDE] = _host.probe(name, address, key)
+                except OSError as error:
+                    raise DeviceError(f"the link to {name} cannot be measured: {error}") from None
                 for source, host in hosts.items():
-                    links[source, name] = wait(source, host.probe.remote(address), timeout)
-        except (OSError, EOFError) as error:
-            raise DeviceError(f"a link cannot be measured: {error}; nodes must reach each other's ports") from error
+                    links[source, name] = wait(source, host.probe.remote(name, address), timeout)
         finally:
             stop(hosts.values())
         return cls(described, links)
@@ -103,7 +105,7 @@ class Platform:
         return {
             "format": _FORMAT,
             "version": _VERSION,
-            "nodes": [{"name": node.name, "id": node.id, "host": node.host, "devices": list(node.devices)} for node in self.nodes],
+            "nodes": [{"name": node.name, "id": node.id, "host": node.host, "devices": [dict(device) for device in node.devices]} for node in self.nodes],
             "links": [
                 {"from": ends[0], "to": ends[1], "latency": latency, "rate": rate}
                 for ends, (latency, rate) in sorted(self.links.items())
@@ -148,13 +150,28 @@ class Platform:
         names = [node.name for node in nodes]
         if len(set(names)) != len(names) or OUTSIDE in names:
             raise InputError(f"nodes need different names, and none may be called {OUTSIDE!r}")
+        for node in nodes:
+            for device in node.devices:
+                memory = device.get("memory")
+                if not isinstance(device.get("name"), str) or not (memory is None or type(memory) is int and memory >= 0):
+                    raise InputError(f"a device of {node.name} needs a name, and a memory in bytes or null")
         for ends, (latency, rate) in links.items():
             for end in ends:
                 if end not in names and end != OUTSIDE:
                     raise InputError(f"a link names {end!r}, which is no node; the nodes are {', '.join(names)}")
-            if not (0 <= latency < float("inf") and rate > 0):
-                raise InputError(f"the link from {ends[0]} to {ends[1]} needs a latency of at least 0 and a rate above 0")
+            if not (0 <= latency < float("inf") and 0 < rate < float("inf")):
+                raise InputError(f"the link from {ends[0]} to {ends[1]} needs a latency of at least 0 and a finite rate above 0")
         return cls(nodes, links)
+
+    def _with(self, found: Platform) -> Platform:
+        """This platform, with the nodes and links of another that it does not know. Nodes are the same if Ray's identifiers are."""
+        names = {node.id: node.name for node in self.nodes}
+        fresh = (f"node{number}" for number in itertools.count(1) if f"node{number}" not in names.values())
+        added = [replace(node, name=next(fresh)) for node in found.nodes if node.id not in names]
+        names.update({node.id: node.name for node in added})
+        renamed = {OUTSIDE: OUTSIDE, **{node.name: names[node.id] for node in found.nodes}}
+        links = {(renamed[source], renamed[target]): costs for (source, target), costs in found.links.items()}
+        return Platform([*self.nodes, *added], {**links, **self.links})
 
     def rows(self) -> Rows:
         """The devices as a table."""
@@ -242,4 +259,11 @@ def stop(actors: Iterable[Any]) -> None:
     """Ends actors at once."""
     ray = _host.ray_module()
     for actor in actors:
-        ray.kill(actor)
+        if not ray.is_initialized():
+            # Ray has ended them.
+            return
+        try:
+            ray.kill(actor)
+        except (ray.exceptions.RayError, ValueError):
+            # It is of an earlier connection, which has ended it.
+            continue
