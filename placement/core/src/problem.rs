@@ -7,8 +7,8 @@ pub use error::ProblemError;
 use crate::cost::{CostError, CostModel, TimeTable};
 use crate::device_sets::DeviceSets;
 use crate::graph::{TaskGraph, TaskId, UnitId};
-use crate::platform::{DeviceId, Platform};
-use crate::rules::Rules;
+use crate::platform::{DeviceId, DeviceKind, Platform};
+use crate::rules::{LinkContention, Rules};
 use serde::{Deserialize, Serialize};
 
 /// Rule that decides which bytes count against a device's memory.
@@ -200,6 +200,16 @@ impl<'a> Problem<'a> {
     /// Returns the time to move `bytes` from one device to another; 0 from a device to itself.
     pub fn transfer_time(&self, bytes: u64, from: DeviceId, to: DeviceId) -> f64 {
         if from == to { 0.0 } else { self.costs.transfer_time(bytes, from, to) }
+    }
+
+    /// Whether transfers from one device to another wait until their link is free.
+    pub(crate) fn is_serial(&self, from: DeviceId, to: DeviceId) -> bool {
+        let is_cpu = |device| self.platform.device(device).kind == DeviceKind::Cpu;
+        match self.rules.contention {
+            LinkContention::None => false,
+            LinkContention::Serial => true,
+            LinkContention::SerialCopies => !(is_cpu(from) && is_cpu(to)),
+        }
     }
 
     /// Returns the mean time to move `bytes` over the pairs of different devices; 0 on a platform of one device.

@@ -1,11 +1,12 @@
 //! Makespans of many placements of one problem, one after the other, each as simulated under PCT.
 //!
-//! An evaluation ends as soon as the makespan is known to exceed a limit: when a device has more to do, or when an item
-//! starts or becomes ready so late that its remaining path ends after the limit.
+//! An evaluation ends as soon as the makespan is known to exceed a limit: when a device or a contended link has more to
+//! do, or when an item starts or becomes ready so late that its remaining path ends after the limit.
 
 use crate::order::{PlacedGraph, Rule, path_computation_times, remaining_times};
 use crate::platform::DeviceId;
 use crate::problem::Problem;
+use crate::rules::LinkContention;
 use crate::simulate::{Engine, Scene};
 
 /// Relative tolerance of the limit: sums of the same times in another order differ by rounding.
@@ -18,9 +19,29 @@ pub(super) struct Evaluator<'p> {
     rule: Rule,
     /// For each item, the time from its start to the end of everything that depends on it, without waiting for devices.
     rest: Vec<f64>,
-    /// Time of all items of each device.
+    /// Time of all items of each device, then of all transfers of each contended link.
     loads: Vec<f64>,
     engine: Engine,
+}
+
+/// Sums of times, and the greatest of them.
+struct Loads<'a> {
+    sums: &'a mut Vec<f64>,
+    greatest: f64,
+}
+
+impl<'a> Loads<'a> {
+    /// Creates so many sums of 0 in the memory of `sums`.
+    fn new(sums: &'a mut Vec<f64>, count: usize) -> Self {
+        sums.clear();
+        sums.resize(count, 0.0);
+        Self { sums, greatest: 0.0 }
+    }
+
+    fn add(&mut self, at: usize, time: f64) {
+        self.sums[at] += time;
+        self.greatest = self.greatest.max(self.sums[at]);
+    }
 }
 
 impl<'p> Evaluator<'p> {
@@ -37,11 +58,11 @@ impl<'p> Evaluator<'p> {
     /// Returns the makespan under PCT with task `t` on `device_of[t]`, which must be able to run it; `None` if it
     /// exceeds `limit`.
     pub(super) fn evaluate(&mut self, device_of: &[DeviceId], limit: f64) -> Option<f64> {
-        self.placed.fill(device_of);
         let most = limit * (1.0 + ROUNDING);
-        if self.greatest_load() > most {
+        if self.greatest_load(device_of) > most {
             return None;
         }
+        self.placed.fill(device_of);
         self.rule = Rule::Greatest(path_computation_times(&self.placed));
         self.rest = remaining_times(&self.placed);
         let scene = Scene::new(&self.placed, &self.rule);
@@ -49,14 +70,43 @@ impl<'p> Evaluator<'p> {
         (within && self.engine.makespan() <= limit).then_some(self.engine.makespan())
     }
 
-    /// Returns the time of all items of the device that has most to do; no makespan is shorter.
-    fn greatest_load(&mut self) -> f64 {
-        self.loads.clear();
-        self.loads.resize(self.placed.problem().platform().device_count(), 0.0);
-        for item in 0..self.placed.item_count() {
-            self.loads[self.placed.device(item).index()] += self.placed.time(item);
+    /// Returns the most time that a device or a contended link needs for all that it has to do. No makespan is shorter,
+    /// apart from rounding. `O(V + E)`.
+    pub(super) fn greatest_load(&mut self, device_of: &[DeviceId]) -> f64 {
+        let (placed, problem) = (&self.placed, self.placed.problem());
+        let (graph, devices) = (problem.graph(), problem.platform().device_count());
+        let contended = problem.rules().contention != LinkContention::None;
+        let network = problem.platform().network().filter(|_| contended);
+        let links = network.map_or(if contended { devices * devices } else { 0 }, |network| network.links().len());
+        let mut loads = Loads::new(&mut self.loads, devices + links);
+        for task in graph.task_ids() {
+            let device = device_of[task.index()];
+            loads.add(device.index(), problem.time(task, device));
         }
-        self.loads.iter().copied().fold(0.0, f64::max)
+        // The last datum that has been sent to each device.
+        let mut sent = vec![None; devices];
+        for datum in graph.datum_ids() {
+            let from = device_of[graph.producer(datum).index()];
+            for consumer in graph.consumers(datum) {
+                let to = device_of[consumer.index()];
+                if to == from || sent[to.index()].replace(datum) == Some(datum) {
+                    continue;
+                }
+                loads.add(from.index(), placed.send_time(from));
+                if !problem.is_serial(from, to) {
+                    continue;
+                }
+                let time = problem.transfer_time(graph.bytes(datum), from, to) - problem.rules().delays.time(from, to);
+                match network {
+                    Some(network) => {
+                        let route = network.route(from, to).iter();
+                        route.for_each(|link| loads.add(devices + *link as usize, time.max(0.0)));
+                    }
+                    None => loads.add(devices + from.index() * devices + to.index(), time.max(0.0)),
+                }
+            }
+        }
+        loads.greatest
     }
 
     pub(super) fn placed(&self) -> &PlacedGraph<'p> {
@@ -103,7 +153,7 @@ mod tests {
     use crate::order::{Order, Pct};
     use crate::platform::{Device, DeviceKind, Platform};
     use crate::problem::MemoryRule;
-    use crate::rules::{Delays, LinkContention, Rules, SendCosts, Slowdowns};
+    use crate::rules::{Delays, Rules, SendCosts, Slowdowns};
     use crate::schedule::Schedule;
     use crate::simulate::simulate;
     use arbtest::arbitrary::{Result, Unstructured};
@@ -176,6 +226,7 @@ mod tests {
                     let mut evaluator = Evaluator::new(&problem);
                     let schedule = transfer_by_transfer(&problem, device_of);
                     assert_eq!(check_schedule(&problem, device_of, &schedule), []);
+                    assert!(evaluator.greatest_load(device_of) <= schedule.makespan * (1.0 + ROUNDING));
                     assert_eq!(evaluator.evaluate(device_of, f64::INFINITY), Some(schedule.makespan));
                     let placed = evaluator.placed();
                     for (task, span) in problem.graph().task_ids().zip(&schedule.tasks) {

@@ -15,6 +15,7 @@ use crate::graph::TaskId;
 use crate::platform::DeviceId;
 use crate::problem::Problem;
 use crate::schedule::{Schedule, Span};
+use std::ops::Range;
 
 /// Span of a task that has no device yet.
 const NOWHERE: Span = Span { device: DeviceId(0), start: 0.0, end: 0.0 };
@@ -29,8 +30,19 @@ pub(crate) struct PartialSchedule<'p> {
     placed: Vec<bool>,
     /// Arrival of the current task's inputs on each device.
     arrival: Vec<f64>,
+    /// Candidates of all tasks that had a choice, one task after the other. One list is faster than a list for each
+    /// task, because a strategy may discard the whole schedule.
+    candidates: Vec<ScoreOn>,
+    chosen: Vec<Chosen>,
     /// Whether tasks may go into gaps (default: yes); otherwise they follow everything on their device.
     pub(crate) inserts: bool,
+}
+
+/// Task that had a choice, and its part of the candidates.
+struct Chosen {
+    task: TaskId,
+    candidates: Range<usize>,
+    reason: fn(Vec<ScoreOn>) -> Reason,
 }
 
 /// Devices that a task can go to.
@@ -55,6 +67,8 @@ impl<'p> PartialSchedule<'p> {
             spans: vec![NOWHERE; problem.graph().task_count()],
             placed: vec![false; problem.graph().task_count()],
             arrival: vec![0.0; devices],
+            candidates: Vec::new(),
+            chosen: Vec::new(),
             inserts: true,
         })
     }
@@ -66,7 +80,7 @@ impl<'p> PartialSchedule<'p> {
         &mut self,
         task: TaskId,
         mut score: impl FnMut(&Self, Span) -> f64,
-        reason: impl FnOnce(Vec<ScoreOn>) -> Reason,
+        reason: fn(Vec<ScoreOn>) -> Reason,
     ) -> Result<Span, PlaceError> {
         let devices = match self.choice(task)? {
             Choice::Forced(device, reason) => return self.place_on(task, device, reason),
@@ -81,8 +95,11 @@ impl<'p> PartialSchedule<'p> {
             });
         }
         let &(_, span) = best.first().expect("a free choice has at least one device");
-        let scores = best.into_list(|(score, span)| ScoreOn { device: span.device, score });
-        self.decide(task, span.device, Some(reason(scores)))?;
+        // The candidates become the reason in the end.
+        self.decide(task, span.device, Some(Reason::Given))?;
+        let first = self.candidates.len();
+        self.candidates.extend(best.iter().map(|&(score, span)| ScoreOn { device: span.device, score }));
+        self.chosen.push(Chosen { task, candidates: first..self.candidates.len(), reason });
         Ok(self.occupy(task, span))
     }
 
@@ -116,6 +133,10 @@ impl<'p> PartialSchedule<'p> {
             end += self.problem.time(member, span.device);
         }
         end
+    }
+
+    pub(crate) fn problem(&self) -> &'p Problem<'p> {
+        self.problem
     }
 
     pub(crate) fn is_placed(&self, task: TaskId) -> bool {
@@ -237,6 +258,9 @@ impl<'p> PartialSchedule<'p> {
     /// Returns the placement, with the schedule. Every task must have been placed.
     pub(crate) fn finish(self, strategy: &'static str) -> Placement {
         let mut placement = self.assignment.finish(strategy, None);
+        for Chosen { task, candidates, reason } in self.chosen {
+            placement.reasons[task.index()] = reason(self.candidates[candidates].to_vec());
+        }
         placement.planned = Some(Schedule::of_spans(self.problem, self.spans));
         placement
     }

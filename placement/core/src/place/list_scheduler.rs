@@ -39,7 +39,7 @@
 //! Time: `O((V + E) log V + E × devices)`. Each pair of a task and a device adds a search over the device's gaps.
 
 use super::evaluator::Evaluator;
-use super::frontier::Frontier;
+use super::frontier::{Frontier, by_priority};
 use super::list::{Choice, PartialSchedule};
 use super::ready_list::Pair;
 use super::slowness::fastest_first;
@@ -50,6 +50,7 @@ use crate::problem::Problem;
 use crate::rank::{critical_path, downward_ranks, unrestricted_upward_ranks, upward_ranks};
 use crate::rules::Rules;
 use crate::schedule::Span;
+use crate::total::Total;
 use std::sync::LazyLock;
 
 /// List scheduler: a row of parameters. Its [`Placement::planned`] is the schedule that it builds.
@@ -94,6 +95,17 @@ enum Score {
     Start,
     /// Time of the task on the device.
     Time,
+}
+
+impl Score {
+    /// Returns what makes a reason of the devices with their scores.
+    fn reason(self) -> fn(Vec<ScoreOn>) -> Reason {
+        match self {
+            Self::Finish => Reason::EarliestFinish,
+            Self::Start => |candidates| Reason::Smallest { what: "start", candidates },
+            Self::Time => |candidates| Reason::Smallest { what: "time", candidates },
+        }
+    }
 }
 
 /// Span by whose end a device is chosen.
@@ -190,7 +202,7 @@ impl ListScheduler {
     pub fn devices(&self, problem: &Problem<'_>, ranks: &ListRanks) -> Result<Vec<DeviceId>, PlaceError> {
         match self.next {
             Next::First(priority) | Next::Sufferage(priority) => {
-                let schedule = self.build(problem, ranks, ranks.of(priority), Judgement::Task)?;
+                let schedule = self.build(problem, ranks, ranks.of(priority))?;
                 Ok(schedule.spans().iter().map(|span| span.device).collect())
             }
             Next::Shortest | Next::Pair(_) | Next::Latest => Ok(self.place(problem)?.device_of),
@@ -203,7 +215,6 @@ impl ListScheduler {
         problem: &'p Problem<'p>,
         ranks: &ListRanks,
         priorities: &[f64],
-        judgement: Judgement,
     ) -> Result<PartialSchedule<'p>, PlaceError> {
         let mut schedule = PartialSchedule::new(problem)?;
         schedule.inserts = self.insertion;
@@ -216,19 +227,27 @@ impl ListScheduler {
                 let later = if two? > one? { std::mem::replace(&mut task, other) } else { other };
                 frontier.push_back(later);
             }
-            match self.reserved_device(&schedule, ranks, task)? {
-                Some(device) => schedule.place_on(task, device, Some(Reason::CRITICAL_PATH))?,
-                None => {
-                    let score = |schedule: &PartialSchedule<'_>, span: Span| match judgement {
-                        Judgement::Task => self.score(problem, task, span),
-                        Judgement::Group => schedule.unit_end(task, span),
-                    };
-                    schedule.place_by(task, score, |candidates| self.reason(candidates))?
-                }
-            };
+            self.place_task(&mut schedule, ranks, task, Judgement::Task)?;
             frontier.release(problem.graph(), task);
         }
         Ok(schedule)
+    }
+
+    fn place_task(
+        &self,
+        schedule: &mut PartialSchedule<'_>,
+        ranks: &ListRanks,
+        task: TaskId,
+        judgement: Judgement,
+    ) -> Result<(), PlaceError> {
+        if let Some(device) = self.reserved_device(schedule, ranks, task)? {
+            return schedule.place_on(task, device, Some(Reason::CRITICAL_PATH)).map(drop);
+        }
+        let score = |schedule: &PartialSchedule<'_>, span: Span| match judgement {
+            Judgement::Task => self.score(schedule.problem(), task, span),
+            Judgement::Group => schedule.unit_end(task, span),
+        };
+        schedule.place_by(task, score, self.score.reason()).map(drop)
     }
 
     fn score(&self, problem: &Problem<'_>, task: TaskId, span: Span) -> f64 {
@@ -236,14 +255,6 @@ impl ListScheduler {
             Score::Finish => span.end,
             Score::Start => span.start,
             Score::Time => problem.time(task, span.device),
-        }
-    }
-
-    fn reason(&self, candidates: Vec<ScoreOn>) -> Reason {
-        match self.score {
-            Score::Finish => Reason::EarliestFinish(candidates),
-            Score::Start => Reason::Smallest { what: "start", candidates },
-            Score::Time => Reason::Smallest { what: "time", candidates },
         }
     }
 
@@ -287,22 +298,34 @@ impl ListScheduler {
         let has_groups = problem.graph().unit_count() < problem.graph().task_count();
         let judgements: &[Judgement] =
             if has_groups { &[Judgement::Group, Judgement::Task] } else { &[Judgement::Task] };
-        let build = |(priorities, judgement): (&Vec<f64>, Judgement)| {
-            self.build(problem, &ListRanks::default(), priorities, judgement)
-        };
-        let mut answers = all_priorities.iter().flat_map(|one| judgements.iter().map(move |&other| (one, other)));
-        let mut best = build(answers.next().expect("there is one answer at least"));
-        let mut evaluator = Evaluator::new(problem);
-        let mut shortest = None;
-        for answer in answers {
-            let before = *shortest.get_or_insert_with(|| makespan(&mut evaluator, &best, f64::INFINITY));
-            let built = build(answer);
-            let makespan = makespan(&mut evaluator, &built, before);
-            if makespan < before {
-                (shortest, best) = (Some(makespan), built);
+        let mut answers = Vec::new();
+        for priorities in &all_priorities {
+            answers.extend(self.build_each(problem, priorities, judgements));
+        }
+        let shortest = if answers.len() > 1 { shortest_of(problem, &answers) } else { 0 };
+        Ok(answers.swap_remove(shortest)?.finish(self.name))
+    }
+
+    /// Builds a schedule with each of `judgements` in the order of `priorities`. They grow together, so that each part
+    /// of the graph is brought into the cache once.
+    fn build_each<'p>(
+        &self,
+        problem: &'p Problem<'p>,
+        priorities: &[f64],
+        judgements: &[Judgement],
+    ) -> Vec<Result<PartialSchedule<'p>, PlaceError>> {
+        let ranks = ListRanks::default();
+        let mut schedules: Vec<_> = judgements.iter().map(|_| PartialSchedule::new(problem)).collect();
+        for task in by_priority(problem.graph(), priorities) {
+            for (built, judgement) in schedules.iter_mut().zip(judgements) {
+                if let Ok(schedule) = built
+                    && let Err(error) = self.place_task(schedule, &ranks, task, *judgement)
+                {
+                    *built = Err(error);
+                }
             }
         }
-        Ok(best?.finish(self.name))
+        schedules
     }
 }
 
@@ -315,7 +338,7 @@ impl Placer for ListScheduler {
         match self.next {
             Next::First(priority) | Next::Sufferage(priority) => {
                 let ranks = ListRanks::new(problem);
-                Ok(self.build(problem, &ranks, ranks.of(priority), Judgement::Task)?.finish(self.name))
+                Ok(self.build(problem, &ranks, ranks.of(priority))?.finish(self.name))
             }
             Next::Shortest => self.shortest(problem),
             Next::Pair(pair) => ready_list::place(problem, self.name, pair),
@@ -324,15 +347,30 @@ impl Placer for ListScheduler {
     }
 }
 
-/// Returns the makespan as planned; if the problem has rules that list schedules ignore, as simulated under them.
-/// Infinite if nothing was placed, or if the simulated makespan exceeds `limit`.
-fn makespan(evaluator: &mut Evaluator<'_>, built: &Result<PartialSchedule<'_>, PlaceError>, limit: f64) -> f64 {
-    let Ok(schedule) = built else { return f64::INFINITY };
-    if *evaluator.placed().problem().rules() == Rules::default() {
-        return schedule.spans().iter().map(|span| span.end).fold(0.0, f64::max);
+/// Returns the position of the schedule with the least makespan: as planned, or, if the problem has rules that list
+/// schedules ignore, as simulated under them. Of equal ones, and if nothing was placed, it is the first.
+fn shortest_of(problem: &Problem<'_>, answers: &[Result<PartialSchedule<'_>, PlaceError>]) -> usize {
+    let built = answers.iter().enumerate().filter_map(|(number, built)| Some((number, built.as_ref().ok()?.spans())));
+    if *problem.rules() == Rules::default() {
+        let makespan = |spans: &[Span]| spans.iter().map(|span| span.end).fold(0.0, f64::max);
+        return built.min_by_key(|(number, spans)| (Total(makespan(spans)), *number)).map_or(0, |(number, _)| number);
     }
-    let device_of: Vec<DeviceId> = schedule.spans().iter().map(|span| span.device).collect();
-    evaluator.evaluate(&device_of, limit).unwrap_or(f64::INFINITY)
+    let mut evaluator = Evaluator::new(problem);
+    let mut promising: Vec<_> = built
+        .map(|(number, spans)| {
+            let device_of: Vec<DeviceId> = spans.iter().map(|span| span.device).collect();
+            (Total(evaluator.greatest_load(&device_of)), number, device_of)
+        })
+        .collect();
+    // The first simulation has no limit, and the loads exclude many of the others.
+    promising.sort_unstable_by_key(|(load, number, _)| (*load, *number));
+    let mut best = (Total(f64::INFINITY), 0);
+    for (_, number, device_of) in promising {
+        if let Some(makespan) = evaluator.evaluate(&device_of, best.0.0) {
+            best = best.min((Total(makespan), number));
+        }
+    }
+    best.1
 }
 
 /// Priorities of the tasks of a problem, and its critical path, which all [`variants`] share.

@@ -257,6 +257,10 @@ impl<T: Copy> Best<T> {
         self.kept[0].as_ref()
     }
 
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.kept.iter().flatten()
+    }
+
     pub(crate) fn into_list<U>(self, make: impl FnMut(T) -> U) -> Vec<U> {
         let mut list = Vec::with_capacity(self.count);
         list.extend(self.kept.into_iter().flatten().map(make));

@@ -8,7 +8,7 @@ use crate::device_sets::DeviceSets;
 use crate::graph::{DatumId, TaskId};
 use crate::network::Network;
 use crate::order::{PlacedGraph, Rule};
-use crate::platform::{DeviceId, DeviceKind};
+use crate::platform::DeviceId;
 use crate::rules::{LinkContention, Slowdowns};
 use crate::schedule::{Schedule, Span, TransferSpan};
 use std::cmp::Reverse;
@@ -49,9 +49,9 @@ pub(super) enum Happening {
     Done(usize),
     /// The latest announced input of a task has arrived.
     Ready(TaskId),
-    /// A transfer no longer occupies its link.
+    /// A transfer no longer occupies its link, and arrives later.
     Freed(usize),
-    /// A send has arrived.
+    /// A send has arrived; a transfer without delay also frees its link.
     Arrived(usize),
 }
 
@@ -119,7 +119,9 @@ impl Engine {
         self.events.clear();
         self.sequence.clear();
         self.ready.reset(scene.placed, scene.rule);
-        (self.links, self.routes) = (Links::default(), Routes::default());
+        let contended = scene.placed.problem().rules().contention != LinkContention::None;
+        self.links.reset(if contended && network(scene).is_none() { devices } else { 0 });
+        self.routes = Routes::default();
         (self.awake, self.visited) = (DeviceSets::empty(1, devices), DeviceSets::empty(1, devices));
         self.running.reset(devices);
         refill(&mut self.start, scene.placed.item_count(), 0.0);
@@ -139,10 +141,7 @@ impl Engine {
             self.events.pop();
             match what {
                 Happening::Ready(task) => self.make_ready(scene, scene.placed.item(task)),
-                Happening::Freed(send) => match network(scene) {
-                    Some(network) => self.routes.free(network, pair(scene, send)),
-                    None => self.links.free(pair(scene, send)),
-                },
+                Happening::Freed(send) => self.free_link(scene, send),
                 Happening::Arrived(send) => self.arrive(scene, send),
                 Happening::Done(item) => {
                     let device = scene.placed.device(item);
@@ -273,9 +272,10 @@ impl Engine {
         let time = scene.placed.transfer_time(send);
         let arrival = self.now + time;
         if is_serial(scene, send) {
-            let (from, to) = pair(scene, send);
-            let delay = scene.placed.problem().rules().delays.time(from, to);
-            self.schedule_event(self.now + (time - delay).max(0.0), Happening::Freed(send));
+            let delay = delay(scene, send);
+            if delay > 0.0 {
+                self.schedule_event(self.now + (time - delay).max(0.0), Happening::Freed(send));
+            }
         }
         if !scene.foresight || arrival <= self.now {
             return self.schedule_event(arrival, Happening::Arrived(send));
@@ -287,7 +287,17 @@ impl Engine {
         }
     }
 
+    fn free_link(&mut self, scene: &Scene<'_>, send: usize) {
+        match network(scene) {
+            Some(network) => self.routes.free(network, pair(scene, send)),
+            None => self.links.free(pair(scene, send)),
+        }
+    }
+
     fn arrive(&mut self, scene: &Scene<'_>, send: usize) {
+        if is_serial(scene, send) && delay(scene, send) == 0.0 {
+            self.free_link(scene, send);
+        }
         for &task in scene.placed.sends().receivers(send) {
             self.deliver(scene, scene.placed.sends().all()[send].datum, task);
         }
@@ -373,18 +383,16 @@ fn refill<T: Clone>(list: &mut Vec<T>, count: usize, value: T) {
     list.resize(count, value);
 }
 
+/// Returns the last part of a transfer's time, in which it does not occupy its link.
+fn delay(scene: &Scene<'_>, send: usize) -> f64 {
+    let (from, to) = pair(scene, send);
+    scene.placed.problem().rules().delays.time(from, to)
+}
+
 /// Whether a transfer has to wait until its link is free.
 fn is_serial(scene: &Scene<'_>, send: usize) -> bool {
-    let problem = scene.placed.problem();
-    let cpu = |device: DeviceId| problem.platform().device(device).kind == DeviceKind::Cpu;
-    match problem.rules().contention {
-        LinkContention::None => false,
-        LinkContention::Serial => true,
-        LinkContention::SerialCopies => {
-            let (from, to) = pair(scene, send);
-            !(cpu(from) && cpu(to))
-        }
-    }
+    let (from, to) = pair(scene, send);
+    scene.placed.problem().is_serial(from, to)
 }
 
 fn network<'r>(scene: &Scene<'r>) -> Option<&'r Network> {
