@@ -13,6 +13,8 @@ mod agreement;
 mod block;
 mod double;
 #[cfg(test)]
+mod rows;
+#[cfg(test)]
 mod testing;
 
 pub use anabranch_cpu_base::{Call, CpuKernel, Interrupt, Layout, Packing, Team, Watched, order, overlap, sorted};

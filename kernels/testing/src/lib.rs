@@ -7,5 +7,6 @@
 pub mod agreement;
 mod kernels;
 pub mod products;
+pub mod rows;
 
 pub use kernels::*;

@@ -38,6 +38,8 @@ mod product;
 mod recurrent;
 mod reduce;
 mod resize;
+#[cfg(test)]
+mod rows;
 mod shader;
 mod slice;
 mod softmax;

@@ -87,17 +87,16 @@ fn grid([rows, columns, depth]: [usize; 3]) -> Grid {
     Grid { batch: 1, rows, columns, tile_rows, tile_columns: panels.max(1) * PANEL }
 }
 
-/// Returns a key of the order of all sums, see `summation` of the crate: tiles of many rows widen their weights.
+/// Returns a key of the order of all sums, see `summation` of the crate: tiles of many rows widen their weights. An
+/// epilogue follows, element by element.
 pub(super) fn summation(node: &NodeSpec) -> Option<Vec<usize>> {
-    let (rows, columns) = (node.inputs[0].shape.dims()[0], node.outputs[0].shape.dims()[1]);
-    let end = ProductEpilogue::summation(ProductEpilogue::of(node, [rows, columns]).ok()?.as_ref());
+    let rows = node.inputs[0].shape.dims()[0];
     let tile_rows = even_cut(rows, TILE_ROWS, ROWS);
     let last = rows - rows.saturating_sub(1) / tile_rows * tile_rows;
-    let products = match [tile_rows.min(rows), last].map(widened::is_for) {
+    Some(match [tile_rows.min(rows), last].map(widened::is_for) {
         [first, last] if first == last => vec![usize::from(first)],
         _ => vec![2, rows],
-    };
-    Some([products, end].concat())
+    })
 }
 
 impl Weights<'_> {
