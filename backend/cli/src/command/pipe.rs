@@ -63,7 +63,10 @@ pub(crate) struct PipeCommand {
     /// Set the seed of the random elements
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     seed: u64,
-    /// Make a sample of N rows of FILE.npz or random elements
+    /// Make a sample of N files, or of N rows of FILE.npz
+    ///
+    /// Arrays and images of files are stacked along the first axis. Each has one row, or no axis for rows. The results
+    /// are one file for each file again. Random samples have N rows, too.
     #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN, value_parser = parse_count)]
     batch: NonZeroUsize,
     /// Use the same input for all samples
@@ -258,7 +261,7 @@ impl PipeCommand {
         }
         let source = Source::find(self, &session)?;
         let marker = Marker::new(self, &source)?;
-        let sink = Sink::open(self.output.as_deref(), &source, session.outputs(), &marker, self.resume)?;
+        let sink = Sink::open(self.output.as_deref(), &source, session.outputs(), marker, self.resume)?;
         let wanted: Vec<u64> = (0..source.count()).filter(|at| !self.resume || !sink.has(*at)).collect();
         let skipped = source.count() - wanted.len() as u64;
         if skipped > 0 && !output.json {

@@ -165,6 +165,56 @@ fn rows_of_an_archive_are_cut_into_data_sets() {
     command.refuses(&[&pipe[..], &["--batch", "4"]].concat(), &["rows.npz", "6 rows", "--batch"]);
 }
 
+/// Each file is one row, with an axis for it or without. The files of a batch are rows of one run.
+#[test]
+fn files_are_stacked_to_batches_and_have_results_of_their_own() {
+    let command = Anabranch::new();
+    let (model, inputs) = (bundled("mlp.onnx"), reference("mlp"));
+    let (name, one) = inputs.iter().next().expect("an input");
+    let width = one.shape().dims()[1];
+    let tensor = |dims: &[usize], first: usize| {
+        let elements: Vec<f32> = (0..dims.iter().product()).map(|at| ((first + at) % 23) as f32 - 9.0).collect();
+        Tensor::from_elements(Shape::new(dims).expect("small"), &elements).expect("as many")
+    };
+    for at in 0..4 {
+        write(&command, &format!("set{at}.npz"), &BTreeMap::from([(name.clone(), tensor(&[1, width], at * width))]));
+        let dims: &[usize] = if at < 2 { &[width] } else { &[1, width] };
+        let file = command.path(&format!("row{at}.npy"));
+        anabranch_report::npy::write_npy(&file, &tensor(dims, at * width)).expect("writable");
+    }
+    write(&command, "all.npz", &BTreeMap::from([(name.clone(), tensor(&[4, width], 0))]));
+    let base = ["pipe", &model, "--no-gpu", "--no-measure", "--cpu-devices", "core"];
+    let with = |more: &[&'static str]| [&base[..], more].concat();
+    let whole = ["--inputs", "all.npz", "--batch", "2", "--together", "--place", "cpu0", "-o", "whole"];
+    command.text(&with(&whole));
+    let runs = [0, 1].map(|at| read_npz(&command.path(&format!("whole/{at:08}.npz"))).expect("written"));
+    for (files, folder) in [("set?.npz", "archives"), ("row?.npy", "arrays")] {
+        let split = ["--inputs", files, "--batch", "2", "--split", "batch=cpu0:1,cpu1:1", "-o", folder];
+        assert_eq!(command.json(&with(&split))["done"], 2);
+        for at in 0..4 {
+            let file = files.replace('?', &at.to_string()).replace(".npy", ".npz");
+            let made = read_npz(&command.path(&format!("{folder}/{file}"))).expect("a result for each file");
+            for (name, output) in &runs[at / 2] {
+                let bytes = output.bytes().len() / 2;
+                assert_eq!(made[name].shape().dims()[0], 1);
+                assert_eq!(made[name].bytes(), &output.bytes()[at % 2 * bytes..][..bytes], "{file}");
+            }
+        }
+        // A batch is done if all of its results are.
+        std::fs::remove_file(command.path(&format!("{folder}/{}", files.replace('?', "3").replace(".npy", ".npz"))))
+            .expect("there");
+        let report = command.json(&with(&[&split[..], &["--resume"]].concat()));
+        assert_eq!((&report["done"], &report["skipped"]), (&1.into(), &1.into()));
+    }
+    let refused = |more: &[&'static str], parts: &[&str]| {
+        command.refuses(&with(&[more, &["-o", "refused"]].concat()), parts);
+        assert!(!command.path("refused").exists(), "{more:?}");
+    };
+    refused(&["--inputs", "row?.npy", "--batch", "3"], &["4 files", "--batch"]);
+    refused(&["--inputs", "all.npz", "set0.npz", "--batch", "2"], &["all.npz", "one row"]);
+    refused(&["--inputs", "row?.npy", "--batch", "2", "--split", "batch=cpu0:1"], &["1 row together"]);
+}
+
 #[test]
 fn the_rows_of_each_data_set_are_divided_among_devices() {
     let command = Anabranch::new();

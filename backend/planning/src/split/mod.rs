@@ -110,9 +110,9 @@ impl Planner<'_> {
     fn assigned(&self, parts: &[(String, usize)], rows: &Rows) -> Result<Vec<(String, usize)>, PlanningError> {
         let sum = parts.iter().fold(0usize, |sum, (_, rows)| sum.saturating_add(*rows));
         if sum != rows.batch {
-            let batch = rows.batch;
+            let (parts, batch) = (count(sum, "row"), rows.batch);
             return Err(refused(format!(
-                "its parts have {sum} rows together, but the batch has {batch}; change the parts"
+                "its parts have {parts} together, but the batch has {batch}; change the parts"
             )));
         }
         for (name, _) in parts {

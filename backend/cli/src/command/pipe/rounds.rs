@@ -87,6 +87,7 @@ impl Rounds<'_> {
         let progress = Progress::with_rate(shown, "samples", wanted.len() as u64);
         let (begun, mut rounds, mut done, mut settled) = (Instant::now(), Vec::new(), 0, false);
         let mut pipeline = Pipeline::with_costs(self.session, &costs, options)?;
+        self.sink.begin()?;
         loop {
             let devices: usize = pipeline.plan().stages.iter().map(|stage| stage.devices.len()).sum();
             let rest = &wanted[done..];

@@ -33,8 +33,11 @@ pub(super) struct Source<'a> {
 }
 
 enum Sets {
-    /// One file per data set.
-    Files(Vec<PathBuf>),
+    /// `batch` files make a data set. Each is one row of it, unless it is alone.
+    Files {
+        files: Vec<PathBuf>,
+        batch: usize,
+    },
     /// Arrays of all rows; `batch` rows make a data set.
     Rows {
         arrays: BTreeMap<String, Tensor>,
@@ -67,39 +70,49 @@ impl<'a> Source<'a> {
             (None, [one]) if one.ends_with(".npz") && !one.contains(['*', '?']) => {
                 rows(Path::new(one), session, batch)?
             }
-            (None, patterns) if batch == 1 => Sets::Files(files(patterns)?),
-            (None, _) => {
-                let text =
-                    "--batch cuts one FILE.npz, or random elements; files of arrays and images are samples as they are";
-                return Err(CliError::input(text));
+            (None, patterns) => {
+                let files = files(patterns)?;
+                if !files.len().is_multiple_of(batch) {
+                    let text = format!(
+                        "{} files cannot be divided into samples of {batch}; choose another --batch, or add files",
+                        files.len()
+                    );
+                    return Err(CliError::input(text));
+                }
+                Sets::Files { files, batch }
             }
         };
         let source = Self { session, model, common, sets };
-        let has_images = matches!(&source.sets, Sets::Files(files) if files.iter().any(|file| is_image(file)));
+        let has_images = matches!(&source.sets, Sets::Files { files, .. } if files.iter().any(|file| is_image(file)));
         source.model.images.check(has_images || source.model.has_images())?;
-        if let Sets::Files(files) = &source.sets {
-            files.iter().try_for_each(|file| source.check(file))?;
+        if let Sets::Files { files, batch } = &source.sets {
+            files.chunks(*batch).try_for_each(|files| source.check(files))?;
         }
         Ok(source)
     }
 
-    /// Sees that a file is there and has arrays that suit the model, as far as their headers say: a run of hours must
-    /// not end with the last file.
-    fn check(&self, path: &Path) -> Result<(), CliError> {
-        if is_archive(path) {
-            read_npz_if(path, |name, spec| self.wants(name, spec).map(|_| false))?;
-        } else if is_image(path) {
-            prepared(&self.model, self.only_input(path)?.name(), &[path.to_owned()], self.session)?;
-        } else {
-            let input = self.only_input(path)?;
-            fits(self.session, input.name(), &npy_spec(path)?).map_err(|problem| CliError::in_file(path, problem))?;
+    /// Sees that the files of a data set are there and have arrays that suit the model, as far as their headers say: a
+    /// run of hours must not end with the last file.
+    fn check(&self, paths: &[PathBuf]) -> Result<(), CliError> {
+        if let Some(input) = self.input_of_images(paths)? {
+            return prepared(&self.model, input.name(), paths, self.session).map(drop);
+        }
+        for path in paths {
+            if is_archive(path) {
+                read_npz_if(path, |name, spec| self.wants(name, spec, paths.len()).map(|_| false))?;
+            } else {
+                let input = self.only_input(path)?;
+                let stacked = stacked(input, &npy_spec(path)?, paths.len());
+                let fits = stacked.and_then(|spec| fits(self.session, input.name(), &spec));
+                fits.map_err(|problem| CliError::in_file(path, problem))?;
+            }
         }
         Ok(())
     }
 
     pub(super) fn count(&self) -> u64 {
         match &self.sets {
-            Sets::Files(files) => files.len() as u64,
+            Sets::Files { files, batch } => (files.len() / batch) as u64,
             Sets::Rows { rows, batch, .. } => (rows / batch) as u64,
             Sets::Random { count, .. } => *count,
         }
@@ -107,29 +120,35 @@ impl<'a> Source<'a> {
 
     /// Whether data sets are named by numbers, not by files.
     pub(super) fn is_numbered(&self) -> bool {
-        !matches!(self.sets, Sets::Files(_))
+        !matches!(self.sets, Sets::Files { .. })
     }
 
-    /// Returns the name of a data set's results.
-    pub(super) fn name(&self, at: u64) -> String {
-        match &self.sets {
-            Sets::Files(files) => stem(&files[at as usize]),
+    /// Returns the names of a data set's results: one for each of its files.
+    pub(super) fn names(&self, at: u64) -> Vec<String> {
+        match self.files(at) {
             // Fixed width: a data set keeps its name if more are added.
-            Sets::Rows { .. } | Sets::Random { .. } => format!("{at:08}"),
+            [] => vec![format!("{at:08}")],
+            files => files.iter().map(|file| stem(file)).collect(),
         }
     }
 
-    /// Returns when a data set's file was last written or put into its place; `None` if it has no file of its own.
-    pub(super) fn written(&self, at: u64) -> Option<SystemTime> {
+    /// Returns the files of a data set; none if it has no files of its own.
+    fn files(&self, at: u64) -> &[PathBuf] {
         match &self.sets {
-            Sets::Files(files) => changed(&files[at as usize]),
-            Sets::Rows { .. } | Sets::Random { .. } => None,
+            Sets::Files { files, batch } => &files[at as usize * batch..][..*batch],
+            Sets::Rows { .. } | Sets::Random { .. } => &[],
         }
+    }
+
+    /// Returns when a data set's files were last written or put into their places; `None` if it has no files of its
+    /// own.
+    pub(super) fn written(&self, at: u64) -> Option<SystemTime> {
+        self.files(at).iter().filter_map(|file| changed(file)).max()
     }
 
     /// Returns a name that two data sets share, if there is one.
     pub(super) fn name_of_two(&self) -> Option<String> {
-        let Sets::Files(files) = &self.sets else { return None };
+        let Sets::Files { files, .. } = &self.sets else { return None };
         let mut taken = BTreeSet::new();
         files.iter().map(|file| stem(file)).find(|name| !taken.insert(name.clone()))
     }
@@ -138,7 +157,7 @@ impl<'a> Source<'a> {
     pub(super) fn set(&self, at: u64) -> Result<Inputs, CliError> {
         match &self.sets {
             Sets::Random { sets, .. } => Ok(sets[at as usize % sets.len()].clone()),
-            Sets::Files(files) => self.read(&files[at as usize]),
+            Sets::Files { .. } => self.read(self.files(at)),
             Sets::Rows { arrays, batch, .. } => {
                 let with = |inputs: Inputs, (name, array): (&String, &Tensor)| {
                     Ok(inputs.tensor(name, self.rows(name, array, at as usize, *batch)?))
@@ -148,40 +167,75 @@ impl<'a> Source<'a> {
         }
     }
 
-    fn read(&self, path: &Path) -> Result<Inputs, CliError> {
-        let (session, common) = (self.session, &self.common);
-        if is_archive(path) {
-            let arrays = read_npz_if(path, |name, spec| self.wants(name, spec))?;
-            let mut inputs = common.clone();
-            for (member, tensor) in arrays {
-                let name = own_name(session, &member);
-                if inputs.find(name).is_some() {
-                    let text = format!("gives input `{name}` a second time, as `{member}`; leave out one of them");
-                    return Err(CliError::in_file(path, text));
-                }
-                inputs = inputs.tensor(name, tensor);
+    fn read(&self, paths: &[PathBuf]) -> Result<Inputs, CliError> {
+        if let Some(input) = self.input_of_images(paths)? {
+            let (tensor, _) = read_images(&self.model, input.name(), paths, self.session, &self.common)?;
+            return Ok(self.common.clone().tensor(input.name(), tensor));
+        }
+        let mut rows: BTreeMap<String, Vec<Tensor>> = BTreeMap::new();
+        for path in paths {
+            for (name, tensor) in self.arrays(path, paths.len())? {
+                rows.entry(name).or_default().push(tensor);
             }
-            return Ok(inputs);
         }
-        let input = self.only_input(path)?;
-        if is_image(path) {
-            let (tensor, _) = read_images(&self.model, input.name(), &[path.to_owned()], session, common)?;
-            return Ok(common.clone().tensor(input.name(), tensor));
-        }
-        let tensor = read_npy_if(path, |spec| {
-            fits(session, input.name(), spec)?;
-            check_host_memory(session, common.specs().chain([(input.name(), spec)]))
-        })?;
-        Ok(common.clone().tensor(input.name(), tensor))
+        rows.into_iter().try_fold(self.common.clone(), |inputs, (name, rows)| {
+            let stacked = stack(&rows, paths.len());
+            let stacked = stacked.map_err(|problem| {
+                CliError::input(format!("input `{name}` of {} and its batch {problem}", paths[0].display()))
+            })?;
+            Ok(inputs.tensor(&name, stacked))
+        })
     }
 
-    /// Whether an array of an archive is an input, which it must suit.
-    fn wants(&self, name: &str, spec: &TensorSpec) -> Result<bool, String> {
-        let name = own_name(self.session, name);
-        match self.session.inputs().iter().any(|input| input.name() == name) {
-            true => fits(self.session, name, spec).map(|()| true),
-            false => Ok(false),
+    /// Reads the arrays of a file by their inputs; each is one of so many rows of its input.
+    fn arrays(&self, path: &Path, batch: usize) -> Result<Vec<(String, Tensor)>, CliError> {
+        let (session, common) = (self.session, &self.common);
+        if !is_archive(path) {
+            let input = self.only_input(path)?;
+            let tensor = read_npy_if(path, |spec| {
+                let spec = stacked(input, spec, batch)?;
+                fits(session, input.name(), &spec)?;
+                check_host_memory(session, common.specs().chain([(input.name(), &spec)]))
+            })?;
+            return Ok(vec![(
+                input.name().to_owned(),
+                tensor.reshaped(Shape::new(row_dims(input, tensor.shape(), batch))?)?,
+            )]);
         }
+        let mut arrays: Vec<(String, Tensor)> = Vec::new();
+        for (member, tensor) in read_npz_if(path, |name, spec| self.wants(name, spec, batch))? {
+            let name = own_name(session, &member);
+            if common.find(name).is_some() || arrays.iter().any(|(known, _)| known == name) {
+                let text = format!("gives input `{name}` a second time, as `{member}`; leave out one of them");
+                return Err(CliError::in_file(path, text));
+            }
+            let input = session.inputs().iter().find(|input| input.name() == name);
+            let row = match input {
+                Some(input) => tensor.reshaped(Shape::new(row_dims(input, tensor.shape(), batch))?)?,
+                None => tensor,
+            };
+            arrays.push((name.to_owned(), row));
+        }
+        Ok(arrays)
+    }
+
+    /// Whether an array of an archive is a part of an input, which so many of them must suit.
+    fn wants(&self, name: &str, spec: &TensorSpec, batch: usize) -> Result<bool, String> {
+        let name = own_name(self.session, name);
+        match self.session.inputs().iter().find(|input| input.name() == name) {
+            Some(input) => fits(self.session, name, &stacked(input, spec, batch)?).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// Returns the input of a data set's images; `None` if its files are arrays.
+    fn input_of_images(&self, paths: &[PathBuf]) -> Result<Option<&ValueInfo>, CliError> {
+        let Some(image) = paths.iter().find(|path| is_image(path)) else { return Ok(None) };
+        if let Some(array) = paths.iter().find(|path| !is_image(path)) {
+            let text = format!("is an image, but {} of the same batch is not; give files of one kind", array.display());
+            return Err(CliError::in_file(image, text));
+        }
+        self.only_input(image).map(Some)
     }
 
     /// The input that a file with one array is for.
@@ -212,6 +266,47 @@ impl<'a> Source<'a> {
         let spec = TensorSpec::new(array.dtype(), Shape::new(own)?);
         Ok(Tensor::new(spec, Arc::new(part))?)
     }
+}
+
+/// Returns the spec of an input that so many arrays of this spec make: the array itself, or one row for each.
+fn stacked(input: &ValueInfo, spec: &TensorSpec, batch: usize) -> Result<TensorSpec, String> {
+    let mut dims = row_dims(input, &spec.shape, batch);
+    if batch > 1 {
+        match dims.first_mut() {
+            Some(rows) if *rows == 1 => *rows = batch,
+            _ => return Err(format!("it is {spec}, but --batch stacks arrays of one row; leave --batch out")),
+        }
+    }
+    Ok(TensorSpec::new(spec.dtype, Shape::new(dims).map_err(|error| error.to_string())?))
+}
+
+/// Returns the dimensions of an array, with an axis for rows if its batch needs one.
+fn row_dims(input: &ValueInfo, shape: &Shape, batch: usize) -> Vec<usize> {
+    let dims = shape.dims();
+    let lacks_rows = batch > 1 && input.dims().is_some_and(|known| known.len() == dims.len() + 1);
+    if lacks_rows { [&[1], dims].concat() } else { dims.to_vec() }
+}
+
+/// Joins arrays of one row along the first axis; an array alone stays as it is.
+fn stack(rows: &[Tensor], batch: usize) -> Result<Tensor, String> {
+    let first = &rows[0];
+    if rows.len() != batch {
+        return Err(format!("is in {} of {batch} files; each file of a batch has the same arrays", rows.len()));
+    }
+    if let Some(other) = rows.iter().find(|row| row.spec() != first.spec()) {
+        return Err(format!(
+            "has arrays of {} and of {}; arrays of a batch have one shape",
+            first.spec(),
+            other.spec()
+        ));
+    }
+    if batch == 1 {
+        return Ok(first.clone());
+    }
+    let bytes: Vec<u8> = rows.iter().flat_map(Tensor::bytes).copied().collect();
+    let dims = [&[batch], &first.shape().dims()[1..]].concat();
+    let spec = TensorSpec::new(first.dtype(), Shape::new(dims).map_err(|error| error.to_string())?);
+    Tensor::new(spec, Arc::new(Buffer::copied(&bytes))).map_err(|error| error.to_string())
 }
 
 /// Returns when a file, or a link to it, was last written, renamed or linked. If an older file takes its place, the
