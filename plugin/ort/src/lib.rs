@@ -1,8 +1,8 @@
 //! Anabranch as an execution provider of ONNX Runtime, loaded at run time.
 //!
 //! ONNX Runtime opens this library (`register_execution_provider_library`), and the library lists its devices. ONNX
-//! Runtime then shows each session's graph, and the library claims the parts that it computes. Parts are as large as
-//! possible without a cycle through nodes of other providers.
+//! Runtime then shows each session's graph, and the library claims the parts that it computes. Parts are large, and
+//! there is no cycle of them through nodes of other providers.
 //!
 //! Each part becomes a model with a session of its own, planned for the shapes of the first run over all chosen
 //! devices. Inputs, weights and outputs stay in ONNX Runtime's memory.

@@ -12,8 +12,9 @@ const MARGIN: f64 = 0.05;
 
 /// Share of the memory's time that bytes from the core's own cache take.
 ///
-/// Chains of simple nodes were measured to run 3.2 to 4.7 times as fast in a block, which is 0.14 to 0.22
-/// (`bench/KERNELS.md`, streaming blocks).
+/// Chains of 2 to 8 simple nodes with a sum were measured to run 2.5 to 4.2 times as fast in a block
+/// (`bench/KERNELS.md`, streaming blocks). If only their first input comes from memory, this is a share of 0.19 to
+/// 0.26.
 const CACHED_SHARE: f64 = 0.25;
 
 /// Predicted times of a block.
