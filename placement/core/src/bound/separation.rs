@@ -12,10 +12,8 @@
 //!    Tails are the same with edges reversed.
 //!
 //! These rules are applied until nothing changes. If a group has no device left, no schedule is as short as `T`.
-//! Otherwise all groups have to share devices with limited time and memory. Give each device a weight for its time and
-//! a weight for its memory, with a sum of 1 over all of them. If each group is where its weighted share of time `T` and
-//! of memory is least, and all shares together exceed 1, there is no schedule either: these are multipliers of the
-//! linear relaxation. They are found by multiplicative weights (Plotkin, Shmoys and Tardos 1995).
+//! Otherwise all groups have to share the devices' time and memory ([`shares`]). That refutes `T`, or closes devices to
+//! groups, and then the rules are applied again.
 //!
 //! If this refutes nothing, each group is tried on each device: a device where the rules find a contradiction is
 //! closed. What is left is searched depth first: if each device of some group leads to a contradiction, there is no
@@ -24,6 +22,7 @@
 //! Bisection finds the greatest `T` that is refuted. It is a bound whether or not greater values are refuted too.
 
 mod search;
+mod shares;
 mod trial;
 
 use super::Paths;

@@ -1,5 +1,6 @@
 //! Attempt to refute a makespan by rules, as [`separation`](super) states them.
 
+use super::shares::Shares;
 use crate::bound::Paths;
 use crate::graph::{DatumId, TaskGraph, TaskId, UnitId};
 use crate::platform::DeviceId;
@@ -9,9 +10,6 @@ use std::cmp::Reverse;
 
 /// Most rounds of the rules for one value.
 const ROUNDS: usize = 12;
-/// Steps of the weights for one value, and their length.
-const STEPS: usize = 40;
-const LENGTH: f64 = 0.3;
 /// Relative tolerance of sums of times, whose rounding must not refute anything.
 const ROUNDING: f64 = 1e-12;
 
@@ -66,14 +64,14 @@ impl<'p> Scene<'p> {
 
 /// Set of units that are on one device in every schedule that is short enough.
 #[derive(Clone)]
-struct Group {
-    demand: u64,
+pub(super) struct Group {
+    pub(super) demand: u64,
     /// Sum of times, least start and least tail, by device; the time is infinite if the group cannot be there.
-    on: Vec<[f64; 3]>,
+    pub(super) on: Vec<[f64; 3]>,
 }
 
 impl Group {
-    fn admits(&self, device: usize) -> bool {
+    pub(super) fn admits(&self, device: usize) -> bool {
         self.on[device][0].is_finite()
     }
 
@@ -124,7 +122,6 @@ impl Settled {
 #[derive(Clone)]
 pub(super) struct Trial<'s> {
     pub(super) scene: &'s Scene<'s>,
-    makespan: f64,
     /// The makespan with a tolerance.
     limit: f64,
     joined: UnionFind,
@@ -133,6 +130,7 @@ pub(super) struct Trial<'s> {
     /// Starts and tails of each task on each device.
     starts: Vec<f64>,
     tails: Vec<f64>,
+    shares: Shares,
 }
 
 impl<'s> Trial<'s> {
@@ -151,18 +149,38 @@ impl<'s> Trial<'s> {
         let pairs = || graph.task_ids().flat_map(|task| devices().map(move |device| (task, device)));
         Trial {
             scene,
-            makespan,
             limit: (makespan * (1.0 + ROUNDING)).min(f64::MAX),
             joined: UnionFind::new(graph.unit_count()),
             groups: graph.unit_ids().map(group).collect(),
             starts: pairs().map(|(task, device)| scene.paths.start(task, device)).collect(),
             tails: pairs().map(|(task, device)| scene.paths.tail(task, device)).collect(),
+            shares: Shares::new(problem.platform()),
         }
     }
 
     /// Whether the rules and the shares find a contradiction.
     pub(super) fn is_refuted(&mut self) -> bool {
-        self.is_contradictory() || self.shares_exceed()
+        for _ in 0..ROUNDS {
+            if self.is_contradictory() {
+                return true;
+            }
+            match self.share_out() {
+                None => return true,
+                Some(false) => break,
+                Some(true) => {}
+            }
+        }
+        false
+    }
+
+    /// Closes devices where the shares leave no place for a group. Returns whether any was closed, and `None` if the
+    /// groups together exceed all shares.
+    fn share_out(&mut self) -> Option<bool> {
+        let roots = self.roots();
+        let groups = || roots.iter().map(|&root| &self.groups[root]);
+        let closed = self.shares.divide(self.scene.problem.platform(), groups, self.limit)?;
+        closed.iter().for_each(|&(place, device)| self.groups[roots[place]].close(device));
+        Some(!closed.is_empty())
     }
 
     /// Whether the rules find a contradiction.
@@ -361,49 +379,5 @@ impl<'s> Trial<'s> {
             }
         }
         Some(any)
-    }
-
-    /// Whether weights of time and memory show that the groups together need more than there is.
-    fn shares_exceed(&mut self) -> bool {
-        let roots = self.roots();
-        let platform = self.scene.problem.platform();
-        let devices = platform.device_count();
-        let memory = |device: usize| platform.devices()[device].memory.map(|memory| memory as f64);
-        // Weights of times, then of memories.
-        let mut weights: Vec<f64> =
-            (0..2 * devices).map(|at| if at < devices || memory(at - devices).is_some() { 1.0 } else { 0.0 }).collect();
-        for _ in 0..STEPS {
-            let sum: f64 = weights.iter().sum::<f64>() * (1.0 + 1e-12);
-            weights.iter_mut().for_each(|weight| *weight /= sum);
-            let mut loads = vec![0.0; 2 * devices];
-            let mut shares = 0.0;
-            for &root in &roots {
-                let group = &self.groups[root];
-                let need = |device: usize| {
-                    let bytes = memory(device).map_or(0.0, |memory| group.demand as f64 / memory.max(1.0));
-                    (group.on[device][0] / self.makespan, bytes)
-                };
-                let share = |device: usize| {
-                    let (time, bytes) = need(device);
-                    weights[device] * time + weights[devices + device] * bytes
-                };
-                let open = (0..devices).filter(|&device| group.admits(device));
-                let best = open.map(|device| (share(device), device)).min_by(|one, other| one.0.total_cmp(&other.0));
-                if let Some((share, device)) = best {
-                    let (time, bytes) = need(device);
-                    shares += share;
-                    loads[device] += time;
-                    loads[devices + device] += bytes;
-                }
-            }
-            if shares > 1.0 + 1e-9 {
-                return true;
-            }
-            let farthest = loads.iter().map(|load| (load - shares).abs()).fold(1e-300, f64::max);
-            for (weight, load) in weights.iter_mut().zip(&loads) {
-                *weight *= 1.0 + LENGTH * (load - shares) / farthest;
-            }
-        }
-        false
     }
 }
