@@ -9,82 +9,78 @@ use crate::problem::Problem;
 pub(super) struct Assigned<'p> {
     problem: &'p Problem<'p>,
     device_of: Vec<DeviceId>,
-    /// Free bytes by device; `None` means no limit.
-    left: Vec<Option<u64>>,
+    /// Free bytes by device, negative beyond its memory; `None` means no limit.
+    left: Vec<Option<i128>>,
+    /// Bytes beyond the memories of all devices.
+    excess: i128,
 }
 
 impl<'p> Assigned<'p> {
     /// Starts from `device_of`, which must keep all constraints.
     pub(super) fn new(problem: &'p Problem<'p>, device_of: Vec<DeviceId>) -> Self {
-        let left = problem.platform().devices().iter().map(|device| device.memory).collect();
-        let mut assigned = Assigned { problem, device_of, left };
+        let left = problem.platform().devices().iter().map(|device| device.memory.map(i128::from)).collect();
+        let mut assigned = Assigned { problem, device_of, left, excess: 0 };
         for unit in problem.graph().unit_ids() {
             let device = assigned.device(unit);
-            assigned.change(device, |left| left.saturating_sub(problem.demand(unit)));
+            assigned.take(device, problem.demand(unit).into());
         }
         assigned
     }
 
     /// Puts `unit` on `to`, which must [admit](Assigned::admits) it.
     pub(super) fn move_unit(&mut self, unit: UnitId, to: DeviceId) {
-        let demand = self.problem.demand(unit);
-        self.change(self.device(unit), |left| left.saturating_add(demand));
-        self.change(to, |left| left.saturating_sub(demand));
+        let demand = i128::from(self.problem.demand(unit));
+        self.take(self.device(unit), -demand);
+        self.take(to, demand);
         for &member in self.problem.graph().members(unit) {
             self.device_of[member.index()] = to;
         }
     }
 
-    fn change(&mut self, device: DeviceId, change: impl Fn(u64) -> u64) {
+    /// Takes bytes of a device, or gives them back.
+    fn take(&mut self, device: DeviceId, bytes: i128) {
         if let Some(left) = &mut self.left[device.index()] {
-            *left = change(*left);
+            let before = (-*left).max(0);
+            *left -= bytes;
+            self.excess += (-*left).max(0) - before;
         }
+    }
+
+    /// Returns the bytes beyond the memories of all devices.
+    pub(super) fn excess(&self) -> i128 {
+        self.excess
     }
 
     /// Copies `other` into the memory of this value.
     pub(super) fn copy_from(&mut self, other: &Self) {
         self.device_of.clone_from(&other.device_of);
         self.left.clone_from(&other.left);
+        self.excess = other.excess;
     }
 
     /// Whether all of `units` may be on `to` together with the units there.
     pub(super) fn admits(&self, units: &[UnitId], to: DeviceId) -> bool {
-        let mut needed: u64 = 0;
-        for &unit in units {
-            if !self.problem.is_feasible(unit, to) {
-                return false;
-            }
-            if self.device(unit) != to {
-                needed = needed.saturating_add(self.problem.demand(unit));
-            }
-        }
-        self.left[to.index()].is_none_or(|left| needed <= left)
+        let comes = |unit: &&UnitId| self.device(**unit) != to;
+        let needed: i128 = units.iter().filter(comes).map(|&unit| i128::from(self.problem.demand(unit))).sum();
+        self.are_feasible(units, to) && self.left[to.index()].is_none_or(|left| needed <= left)
     }
 
-    /// Exchanges the devices of two units; returns whether each is feasible and fits there.
-    pub(super) fn exchange(&mut self, one: UnitId, other: UnitId) -> bool {
+    /// Whether all of `units` may be on `to`, without regard to memory.
+    pub(super) fn are_feasible(&self, units: &[UnitId], to: DeviceId) -> bool {
+        units.iter().all(|&unit| self.problem.is_feasible(unit, to))
+    }
+
+    /// Whether `one` and `other` may exchange their devices, without regard to memory.
+    pub(super) fn may_exchange(&self, one: UnitId, other: UnitId) -> bool {
         let (here, there) = (self.device(one), self.device(other));
-        let demand = |unit| self.problem.demand(unit);
-        // Sums are in order of what leaves first, because both units together may not fit.
-        let after = |device: DeviceId, leaves: u64, comes: u64| match self.left[device.index()] {
-            None => Some(None),
-            Some(left) => left.saturating_add(leaves).checked_sub(comes).map(Some),
-        };
-        let (Some(left), Some(right)) =
-            (after(here, demand(one), demand(other)), after(there, demand(other), demand(one)))
-        else {
-            return false;
-        };
-        if here == there || !self.problem.is_feasible(one, there) || !self.problem.is_feasible(other, here) {
-            return false;
-        }
-        (self.left[here.index()], self.left[there.index()]) = (left, right);
-        for (unit, to) in [(one, there), (other, here)] {
-            for &member in self.problem.graph().members(unit) {
-                self.device_of[member.index()] = to;
-            }
-        }
-        true
+        here != there && self.problem.is_feasible(one, there) && self.problem.is_feasible(other, here)
+    }
+
+    /// Exchanges the devices of two units.
+    pub(super) fn exchange(&mut self, one: UnitId, other: UnitId) {
+        let (here, there) = (self.device(one), self.device(other));
+        self.move_unit(one, there);
+        self.move_unit(other, here);
     }
 
     pub(super) fn device(&self, unit: UnitId) -> DeviceId {
@@ -128,7 +124,13 @@ mod tests {
         assert!(!assigned.admits(&[pair], DeviceId(1)));
         assigned.move_unit(single, DeviceId(1));
         assert!(!assigned.admits(&[pair, single], DeviceId(1)));
-        assert!(!assigned.exchange(pair, cpu) && assigned.device(pair) == DeviceId(0), "one device");
+        assert!(!assigned.may_exchange(pair, cpu), "one device");
+        assigned.move_unit(pair, DeviceId(1));
+        assert_eq!((assigned.excess(), assigned.are_feasible(&[pair], DeviceId(1))), (20, true), "70 and 50 of 100");
+        assigned.exchange(pair, cpu);
+        assert_eq!((assigned.excess(), assigned.device(cpu)), (0, DeviceId(1)), "kinds are not checked here");
+        assigned.exchange(pair, cpu);
+        assigned.move_unit(pair, DeviceId(0));
         let mut other = assigned.clone();
         other.move_unit(cpu, DeviceId(0));
         assigned.copy_from(&other);

@@ -10,6 +10,10 @@
 //! the critical path. Simulated annealing decides (Kirkpatrick, Gelatt and Vecchi 1983): the temperature falls
 //! geometrically from [`WARM`] to [`COLD`] times the makespan.
 //!
+//! In half of the rounds, placements may exceed the memory of devices for a price, as in Gendreau, Hertz and Laporte
+//! (1994) routes may exceed a capacity. The price rises over the round. If memory is nearly full, few single moves fit,
+//! and the search reaches better placements through placements that do not fit. Only placements that fit are results.
+//!
 //! Transfers take their time and do not contend, and sends cost nothing. Under other rules the result is a suggestion,
 //! and the caller simulates it.
 
@@ -25,6 +29,10 @@ use crate::schedule::Schedule;
 /// First temperatures of the rounds, in turn, and their last one, as shares of the makespan.
 const WARM: [f64; 2] = [0.02, 0.2];
 const COLD: f64 = 0.0002;
+/// Price of memory beyond that of a device, at the start and at the end of a round. It is a share of the makespan for
+/// the mean demand of a unit.
+const CHEAP: f64 = 0.02;
+const DEAR: f64 = 1.0;
 /// Share of moves that start from the critical path.
 const CRITICAL: f64 = 0.4;
 /// Share of moves that exchange the devices of two units.
@@ -67,6 +75,10 @@ pub(super) struct SequenceSearch<'p> {
     critical: Vec<TaskId>,
     best: Sequence,
     best_makespan: f64,
+    /// Mean demand of a unit in bytes.
+    mean_demand: f64,
+    /// Price of a byte beyond the memory of a device, as time; `None` if there must be no such byte.
+    price: Option<f64>,
 }
 
 /// End of each task, and the task that it waited for.
@@ -99,6 +111,8 @@ impl<'p> SequenceSearch<'p> {
             critical: Vec::new(),
             best: start,
             best_makespan: f64::INFINITY,
+            mean_demand: mean_demand(problem),
+            price: None,
         };
         search.number(0, tasks);
         search.makespan = search.evaluate(0, f64::INFINITY)?;
@@ -121,11 +135,26 @@ impl<'p> SequenceSearch<'p> {
     pub(super) fn step(&mut self, round: u64, progress: f64) {
         let warm = WARM[round as usize % WARM.len()];
         let temperature = self.best_makespan * warm * (COLD / warm).powf(progress);
-        let limit = self.makespan - temperature * (1.0 - self.random.fraction()).ln();
+        let price = self.best_makespan / self.mean_demand * CHEAP * (DEAR / CHEAP).powf(progress);
+        self.price = (round / WARM.len() as u64 % 2 == 1).then_some(price);
+        let limit = self.makespan + self.penalty() - temperature * (1.0 - self.random.fraction()).ln();
         match self.random.fraction() {
             kind if kind < EXCHANGES => self.exchange(limit),
             kind if kind < EXCHANGES + BLOCKS => self.move_block(limit),
             _ => self.shift(limit),
+        }
+    }
+
+    /// Returns the price of all bytes beyond the memory of their devices.
+    fn penalty(&self) -> f64 {
+        self.price.map_or(0.0, |price| price * self.assigned.excess() as f64)
+    }
+
+    /// Whether `units` may move to `to`.
+    fn admits(&self, units: &[UnitId], to: DeviceId) -> bool {
+        match self.price {
+            Some(_) => self.assigned.are_feasible(units, to),
+            None => self.assigned.admits(units, to),
         }
     }
 
@@ -145,7 +174,7 @@ impl<'p> SequenceSearch<'p> {
         let to = self.draw_device(unit);
         let place = self.position[task.index()];
         let goal = if to == from || self.random.chance(0.5) { self.draw_position(task) } else { place };
-        if (to == from && goal == place) || !self.assigned.admits(&[unit], to) {
+        if (to == from && goal == place) || !self.admits(&[unit], to) {
             return;
         }
         let first = self.first_change(&[unit], from != to).min(place.min(goal));
@@ -173,7 +202,7 @@ impl<'p> SequenceSearch<'p> {
         }
         units.sort_unstable();
         units.dedup();
-        if to == from || !self.assigned.admits(&units, to) {
+        if to == from || !self.admits(&units, to) {
             return;
         }
         let first = self.first_change(&units, true);
@@ -188,8 +217,13 @@ impl<'p> SequenceSearch<'p> {
         let graph = self.problem.graph();
         let one = graph.unit(self.draw_task());
         let other = graph.unit(TaskId(self.random.below(self.order.len() as u64) as u32));
+        if !self.assigned.may_exchange(one, other) {
+            return;
+        }
         let first = self.first_change(&[one, other], true);
-        if self.assigned.exchange(one, other) && !self.accept(first, limit) {
+        self.assigned.exchange(one, other);
+        let fits = self.price.is_some() || self.assigned.excess() == 0;
+        if !fits || !self.accept(first, limit) {
             self.assigned.exchange(one, other);
         }
     }
@@ -201,13 +235,14 @@ impl<'p> SequenceSearch<'p> {
         positions.min().unwrap_or(usize::MAX)
     }
 
-    /// Evaluates the changed sequence from `first` on, and continues from it if its makespan is within the limit.
+    /// Evaluates the changed sequence from `first` on, and continues from it if its makespan and penalty together are
+    /// within the limit.
     fn accept(&mut self, first: usize, limit: f64) -> bool {
-        let Some(makespan) = self.evaluate(first, limit) else { return false };
+        let Some(makespan) = self.evaluate(first, limit - self.penalty()) else { return false };
         std::mem::swap(&mut self.current, &mut self.tried);
         self.makespan = makespan;
         self.critical.clear();
-        if makespan < self.best_makespan {
+        if makespan < self.best_makespan && self.assigned.excess() == 0 {
             self.best_makespan = makespan;
             self.best.order.clone_from(&self.order);
             self.best.device_of.copy_from_slice(self.assigned.device_of());
@@ -297,5 +332,43 @@ impl<'p> SequenceSearch<'p> {
         for place in from..end {
             self.position[self.order[place].index()] = place;
         }
+    }
+}
+
+/// Returns the mean demand of a unit in bytes, at least 1.
+fn mean_demand(problem: &Problem<'_>) -> f64 {
+    let graph = problem.graph();
+    let all: f64 = graph.unit_ids().map(|unit| problem.demand(unit) as f64).sum();
+    (all / graph.unit_count().max(1) as f64).max(1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::Task;
+    use crate::platform::{Device, DeviceKind};
+    use crate::problem::MemoryRule;
+    use crate::{cost::TimeTable, loaded::Costs, sample};
+
+    /// Each of three devices holds one of three tasks. All three tasks have to move on to their next device; if two of
+    /// them exchange their devices, one of them takes very long.
+    #[test]
+    fn a_price_of_memory_leads_through_full_devices() {
+        let mut builder = sample::tasks(&[]);
+        (0..3).for_each(|_| _ = builder.task(Task::new("t").with_memory(10)));
+        let devices = vec![Device::new("d", DeviceKind::Cpu).with_memory(10); 3];
+        let mut loaded = sample::on(builder.build().unwrap(), devices, MemoryRule::Resident);
+        let time = |task: TaskId, device: DeviceId| Some([5.0, 1.0, 100.0][(3 + device.index() - task.index()) % 3]);
+        loaded.costs = Costs::Times(TimeTable::from_fn(3, 3, time).unwrap());
+        let problem = loaded.problem().unwrap();
+        let start = Sequence { order: [0, 1, 2].map(TaskId).to_vec(), device_of: [0, 1, 2].map(DeviceId).to_vec() };
+        let mut search = SequenceSearch::new(&problem, start, Random::new(0)).unwrap();
+        let mut after = |round| {
+            search.return_to_best();
+            (0..2000).for_each(|step| search.step(round, f64::from(step) / 2000.0));
+            search.best_makespan()
+        };
+        assert_eq!([0, 1, 2, 3].map(&mut after), [5.0, 5.0, 5.0, 1.0]);
+        assert_eq!(search.best().device_of, [1, 2, 0].map(DeviceId));
     }
 }
