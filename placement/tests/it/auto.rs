@@ -4,6 +4,7 @@ use anabranch_placement::check::{check_placement, check_schedule};
 use anabranch_placement::format::{LoadedProblem, read_problems};
 use anabranch_placement::generate::{Grain, Shape, Sweep};
 use anabranch_placement::place::{Auto, Reason, STRATEGIES, strategy_by_name};
+use anabranch_placement::platform::DeviceKind;
 use anabranch_placement::rules::{LinkContention, Rules, Slowdowns};
 
 /// The best strategies reach 77.5 and 62.4 on the thesis' convolutional network.
@@ -22,6 +23,24 @@ fn the_convolutional_network_gets_shorter() {
         assert!(improved.portfolio[0].1 <= strategies, "{devices}: {:?}", improved.portfolio);
         assert!(improved.bound.value <= makespan && makespan <= at_most, "{devices}: {makespan}");
     }
+}
+
+/// The accelerators together hold 60 % of a network. Strategies that place task by task reach 386.
+#[test]
+fn a_network_that_does_not_fit_is_split() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/formats/bert24_layers.json");
+    let mut loaded = read_problems(&[path]).unwrap().remove(0);
+    let bytes: u64 = loaded.graph.tasks().iter().map(|task| task.memory).sum();
+    let devices = loaded.platform.devices().iter().filter(|device| device.kind != DeviceKind::Cpu);
+    let accelerators: Vec<String> = devices.map(|device| device.name.clone()).collect();
+    for name in &accelerators {
+        assert!(loaded.platform.limit(name, bytes * 6 / 10 / accelerators.len() as u64));
+    }
+    let problem = loaded.problem().unwrap();
+    let improved = search(100, 0).improve(&problem, |_, _| {}).unwrap();
+    assert_eq!(check_placement(&problem, &improved.placement().device_of), []);
+    assert_eq!(check_schedule(&problem, &improved.placement().device_of, &improved.schedule), []);
+    assert!(improved.portfolio[0].0 == "split" && improved.schedule.makespan < 300.0, "{:?}", improved.portfolio);
 }
 
 fn cholesky(tiles: u32) -> LoadedProblem {

@@ -25,7 +25,14 @@ impl Order for Frugal {
     }
 
     fn rule(&self, placed: &PlacedGraph<'_>) -> Rule {
-        Planned::new(&Walk::through(placed.problem().graph())).rule(placed)
+        Planned::new(&Frugal::walk(placed.problem().graph())).rule(placed)
+    }
+}
+
+impl Frugal {
+    /// Returns all tasks in the walk's order. `O((V + E) log V)`.
+    pub(crate) fn walk(graph: &TaskGraph) -> Vec<TaskId> {
+        Walk::through(graph)
     }
 }
 
@@ -46,7 +53,6 @@ struct Walk<'g> {
 }
 
 impl<'g> Walk<'g> {
-    /// Returns all tasks in the walk's order. `O((V + E) log V)`.
     fn through(graph: &'g TaskGraph) -> Vec<TaskId> {
         let bytes = |datum: &DatumId| i128::from(graph.bytes(*datum));
         let last_here = |datum: &&DatumId| graph.consumers(**datum).len() == 1;

@@ -1,6 +1,7 @@
 //! Auto: every constructive strategy, and then a local search from the best placement.
 //!
-//! First all strategies place, and their placements are evaluated under PCT. The best placement is then rebuilt as a
+//! First all strategies place. If memory is limited, so does a dynamic programme that splits the graph into contiguous
+//! pieces. All placements are evaluated under PCT. The best placement is then rebuilt as a
 //! whole several times. After that the first search changes it step by step. Most steps rebuild a stretch of the
 //! schedule; the others move a block of the critical path to the device with the best estimate. Each of these changes
 //! is evaluated exactly as in the simulator, and late acceptance keeps or rejects it.
@@ -24,6 +25,7 @@ mod portfolio;
 mod rebuild;
 mod search;
 mod sequence;
+mod split;
 
 use super::{AUTO, PlaceError, Placement, Placer, Reason};
 use crate::bound::{LowerBound, lower_bound};
@@ -75,7 +77,8 @@ pub struct Improved {
     pub schedule: Schedule,
     /// Lower bound of the makespan of all schedules.
     pub bound: LowerBound,
-    /// Strategies that found a placement, with their makespans under PCT, best first.
+    /// Strategies that found a placement, with their makespans under PCT, best first. The name `split` is that of the
+    /// split into contiguous pieces.
     pub portfolio: Vec<(&'static str, f64)>,
     /// Placements of the strategies and of the searches, with their makespans, best first; never empty. They differ in
     /// devices, but for the first two: these may have the same devices in another order.

@@ -1,8 +1,12 @@
-//! Every constructive strategy, each with its makespan under PCT.
+//! Every constructive strategy and the best split, each with its makespan under PCT.
 
-use super::super::{PlaceError, Placement, STRATEGIES, strategy_by_name};
+use super::super::{PlaceError, Placement, Reason, STRATEGIES, strategy_by_name};
+use super::split::split;
 use crate::place::evaluator::Evaluator;
 use crate::problem::Problem;
+
+/// Name of the split where names of strategies stand.
+const SPLIT: &str = "split";
 
 /// A strategy's placement and its makespan under PCT.
 pub(super) struct Entry {
@@ -10,10 +14,11 @@ pub(super) struct Entry {
     pub(super) placement: Placement,
 }
 
-/// Returns the placements of all strategies that find one, best first; on a tie, the first in [`STRATEGIES`].
+/// Returns the placements of all strategies that find one, and the [split](split()), best first; on a tie, the first in
+/// [`STRATEGIES`], and the split last.
 ///
 /// # Errors
-/// Returns the first strategy's error if none finds a placement.
+/// Returns the first strategy's error if nothing finds a placement.
 pub(super) fn portfolio(problem: &Problem<'_>) -> Result<Vec<Entry>, PlaceError> {
     let mut evaluator = Evaluator::new(problem);
     let mut entries = Vec::new();
@@ -27,6 +32,11 @@ pub(super) fn portfolio(problem: &Problem<'_>) -> Result<Vec<Entry>, PlaceError>
             Err(PlaceError::Interrupted) => return Err(PlaceError::Interrupted),
             Err(error) => refusal = refusal.or(Some(error)),
         }
+    }
+    if let Some(device_of) = split(problem) {
+        let makespan = evaluator.evaluate(&device_of, f64::INFINITY).unwrap_or(f64::INFINITY);
+        let reasons = vec![Reason::Rule("device of its piece of the graph"); device_of.len()];
+        entries.push(Entry { makespan, placement: Placement { strategy: SPLIT, device_of, reasons, planned: None } });
     }
     entries.sort_by(|one, other| one.makespan.total_cmp(&other.makespan));
     match refusal {
