@@ -6,6 +6,9 @@ compiled="--package anabranch-cli --package anabranch-c --package anabranch-ort 
 case $profile in dev) binaries=$work/target/debug ;; *) binaries=$work/target/$profile ;; esac
 interface() { sed -n 's/^#define ANABRANCH_INTERFACE //p' include/anabranch.h; }
 
+# Runs a command that prints much, and shows this only if it fails.
+quietly() { "$@" >"$stage/log.txt" 2>&1 || { cat "$stage/log.txt" >&2; fail "$1 failed"; }; }
+
 # shellcheck disable=SC2086
 compile() { cargo build --quiet --profile "$profile" --locked $compiled; }
 
@@ -94,9 +97,9 @@ build_wheel() {
         : >"$stage/bundled.txt"
     fi
     { "$parts/licences" anabranch-python; cat "$stage/bundled.txt"; } >python/anabranch/THIRD-PARTY.txt
-    PROFILE=$profile COMPILED=$compiled CARGO=$parts/cargo \
-        "$tools/venv/bin/maturin" build --quiet --locked --profile "$profile" --manifest-path python/Cargo.toml --compatibility linux --auditwheel skip --out "$stage/wheel"
-    PATH="$tools/venv/bin:$PATH" auditwheel repair --strip --wheel-dir "$files" "$stage"/wheel/*.whl
+    quietly env PROFILE="$profile" COMPILED="$compiled" CARGO="$parts/cargo" \
+        "$tools/venv/bin/maturin" build --locked --profile "$profile" --manifest-path python/Cargo.toml --compatibility linux --auditwheel skip --out "$stage/wheel"
+    quietly env PATH="$tools/venv/bin:$PATH" auditwheel repair --strip --wheel-dir "$files" "$stage"/wheel/*.whl
     rm python/anabranch/THIRD-PARTY.txt
 }
 
@@ -116,9 +119,11 @@ build_deb() {
     root=$stage/deb doc=$stage/deb/usr/share/doc/anabranch
     mkdir -p "$root/usr/lib/$multiarch" "$root/DEBIAN"
     cp -a "$stage/$command_tree/." "$root/usr"
+    # The static library is in the archive only: installed, it would be larger than all else.
     cp -a "$stage/$library_tree/lib/." "$root/usr/lib/$multiarch"
+    rm "$root/usr/lib/$multiarch/"*.a
     cp -a "$stage/$library_tree/include" "$root/usr"
-    sed -i "s|^prefix=.*|prefix=/usr|; s|^libdir=.*|libdir=/usr/lib/$multiarch|" "$root/usr/lib/$multiarch/pkgconfig/anabranch.pc"
+    sed -i "s|^prefix=.*|prefix=/usr|; s|^libdir=.*|libdir=/usr/lib/$multiarch|; /^Libs.private/d" "$root/usr/lib/$multiarch/pkgconfig/anabranch.pc"
     # Debian has other places for what is already in zsh's, and a file of its own for licences.
     mkdir -p "$root/usr/share/zsh"
     mv "$root/usr/share/zsh/site-functions" "$root/usr/share/zsh/vendor-completions"

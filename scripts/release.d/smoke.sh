@@ -67,6 +67,7 @@ smoke_provider() {
 smoke_wheel() {
     fresh wheel
     environment "$files"/*.whl
+    names_no_folder "$here"/venv/lib/python3.*/site-packages/anabranch/_native* "$here"/venv/lib/python3.*/site-packages/anabranch-*/sboms/*
     clean_run venv/bin/python smoke.py wheel "$version"
 }
 
