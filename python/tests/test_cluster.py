@@ -192,6 +192,32 @@ def test_a_wrong_input_ends_its_map_alone(divided, model):
     assert equal(divided.map(given), given, model)
 
 
+@pytest.mark.parametrize(
+    "option, text",
+    [({"goal": "speed"}, "goal"), ({"capacity": 1.5}, "capacity"), ({"hang": float("nan")}, "hang"), ({"place": "heft"}, "place"), ({"ship": 1}, "ship")],
+)
+def test_options_without_a_meaning_are_refused_at_once(platform, model, option, text):
+    with pytest.raises(ab.errors.InputError, match=text):
+        cluster.Pipeline(model, platform, **OPTIONS, **option)
+
+
+def test_a_default_is_given_both_times_or_never(platform, tmp_path):
+    weight = numpy_helper.from_array(np.eye(2, dtype=np.float32), "w")
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 2]) for name in ("x", "w", "y")]
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "default", ends[:2], ends[2:], [weight])
+    path = tmp_path / "default.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    given = {"x": np.ones((2, 2), np.float32), "w": np.full((2, 2), 3, np.float32)}
+    with cluster.Pipeline(path, platform, inputs={"x": given["x"]}, measure=False, **OPTIONS) as pipeline:
+        assert next(pipeline.map([{"x": given["x"]}]))["y"].tolist() == [[1, 1], [1, 1]]
+        with pytest.raises(ab.errors.InputError, match="`w` was not given when"):
+            list(pipeline.map([given]))
+    with cluster.Pipeline(path, platform, inputs=given, measure=False, **OPTIONS) as pipeline:
+        assert next(pipeline.map([given]))["y"].tolist() == [[6, 6], [6, 6]]
+        with pytest.raises(ab.errors.InputError, match="`w` was given when"):
+            list(pipeline.map([{"x": given["x"]}]))
+
+
 def test_unknown_inputs_are_refused_and_constants_belong_to_the_caller(divided, model):
     with pytest.raises(ab.errors.InputError, match="no input `zz`"):
         list(divided.map([{**samples(1)[0], "zz": np.zeros(1)}]))

@@ -41,5 +41,5 @@ pub use placing::{Placed, Placing};
 pub use planned::{Lowered, Planned};
 pub use platform_file::{DeviceEntry, LinkEntry, PlatformFile};
 pub use request::{BlockSource, PlacementRequest, PlanChoice};
-pub use split::{DividedBatch, Parts, Split};
+pub use split::{DividedBatch, Parts, Split, verify_rows};
 pub use strategy::{Algorithm, Order, Strategy};

@@ -270,6 +270,16 @@ impl Session {
         Ok((self.budget.charge(demand, || self.forget_idle(), &Deadline::none())?, bytes))
     }
 
+    /// Verifies that the model computes each row of these inputs by itself, and that all outputs have these rows. Rows
+    /// are along the first axis.
+    ///
+    /// # Errors
+    /// If `inputs` do not fit the model, rows depend on each other, or shapes depend on computed values.
+    pub fn verify_rows(&self, inputs: &Inputs, batched: &[&str]) -> Result<(), SessionError> {
+        let lowered = self.lowered(&self.whole, inputs)?;
+        Ok(anabranch_planning::verify_rows(&lowered.program, batched)?)
+    }
+
     fn make_ready(&self, planned: &Arc<Planned>, deadline: &Deadline<'_>) -> Result<Prepared, SessionError> {
         verify_devices(planned.plan().devices(), self.pool.devices())?;
         let charge = self.budget.charge(Demand::of(planned), || self.forget_idle(), deadline);

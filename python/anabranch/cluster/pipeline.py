@@ -90,8 +90,20 @@ class Pipeline:
         timeout: float = 300.0,
         **options: Any,
     ) -> None:
-        if capacity < 1 or failures < 1 or hang <= 0 or timeout <= 0:
-            raise InputError("capacity and failures must be at least 1, hang and timeout above 0")
+        for name, count in (("capacity", capacity), ("failures", failures)):
+            if not isinstance(count, int) or count < 1:
+                raise InputError(f"option `{name}` = {count!r}: give a whole number of at least 1")
+        for name, seconds in (("hang", hang), ("timeout", timeout)):
+            if not (isinstance(seconds, (int, float)) and 0 < seconds < float("inf")):
+                raise InputError(f"option `{name}` = {seconds!r}: give seconds above 0")
+        if goal not in ("period", "latency"):
+            raise InputError(f"option `goal` = {goal!r}: write period or latency")
+        if not all(isinstance(flag, bool) for flag in (replicate, measure, ship)):
+            raise InputError("options `replicate`, `measure` and `ship` are True or False")
+        if decided := [name for name in ("place", "order", "pin", "colocate", "split", "platform") if name in options]:
+            raise InputError(f"option `{decided[0]}` has no meaning here: the pipeline decides where nodes run; leave it out")
+        if platform is not None and not isinstance(platform, Platform):
+            raise InputError("`platform` is not a Platform; Platform.load reads a file")
         self._ray = _host.ray_module()
         self._goal, self._replicate, self._measure = goal, replicate, measure
         self._capacity, self._hang, self._failures, self._timeout = capacity, hang, failures, timeout
@@ -162,7 +174,7 @@ class Pipeline:
             for given in inputs:
                 while len(flights) >= self._most:
                     yield self._take(flights)
-                flights.append(_Flight(_packet(given, self._session)))
+                flights.append(_Flight(_packet(given, self._session, self._inputs)))
                 self._send(flights)
             while flights:
                 yield self._take(flights)
@@ -428,11 +440,17 @@ def _device_options(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name in _host.DEVICE_OPTIONS}
 
 
-def _packet(given: Mapping[str, Any], session: Session) -> Packet:
+def _packet(given: Mapping[str, Any], session: Session, opened: Mapping[str, Any]) -> Packet:
     """An input as the first stage takes it: arrays by the names of the model's inputs, in parts for sequences. They are copied, since
     they are needed again if a node fails."""
+    if not isinstance(given, Mapping):
+        raise InputError(f"each input must be a dictionary from names to arrays, not {type(given).__name__}")
     for name in given:
         if name not in session._declared:
             raise InputError(f"the model has no input `{name}`; its inputs are {', '.join(session._declared)}")
+    for value in session.inputs:
+        if value.optional and (value.name in given) != (value.name in opened):
+            text = "was not given when the pipeline was opened" if value.name in given else "was given when the pipeline was opened, and is missing"
+            raise InputError(f"input `{value.name}` {text}; give it both times, or never")
     parts = _arrays.given(given, session._declared)
     return {name: _arrays.array(dtype, list(shape), flat).copy() for name, dtype, shape, flat in parts}

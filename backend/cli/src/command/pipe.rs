@@ -66,7 +66,8 @@ pub(crate) struct PipeCommand {
     /// Make a sample of N files, or of N rows of FILE.npz
     ///
     /// Arrays and images of files are stacked along the first axis. Each has one row, or no axis for rows. The results
-    /// are one file for each file again. Random samples have N rows, too.
+    /// are one file for each file again, so that models whose rows depend on each other are refused. Random samples
+    /// have N rows, too.
     #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN, value_parser = parse_count)]
     batch: NonZeroUsize,
     /// Use the same input for all samples
@@ -272,6 +273,7 @@ impl PipeCommand {
         }
         let token = cancel_on_interrupt()?;
         let first = source.set(wanted[0])?;
+        source.verify_rows(&first)?;
         let costs = waiting(output, "measuring the model", || StageCosts::of(&session, &first, options.measure))?;
         let live = self.live && !output.json;
         let rounds = Rounds { session: &session, source: &source, sink: &sink, token: &token, output, live };

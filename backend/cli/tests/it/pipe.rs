@@ -215,6 +215,25 @@ fn files_are_stacked_to_batches_and_have_results_of_their_own() {
     refused(&["--inputs", "row?.npy", "--batch", "2", "--split", "batch=cpu0:1"], &["1 row together"]);
 }
 
+/// Rows of the right matrix of a product are added up: stacked files would change each other's results.
+#[test]
+fn files_whose_results_depend_on_each_other_are_not_stacked() {
+    let command = Anabranch::new();
+    let array = |name: &str, dims: &[usize]| {
+        let elements = vec![1u8; dims.iter().product()];
+        let tensor = Tensor::from_elements(Shape::new(dims).expect("small"), &elements).expect("as many");
+        anabranch_report::npy::write_npy(&command.path(name), &tensor).expect("writable");
+    };
+    array("a.npy", &[4, 3]);
+    array("zero.npy", &[1]);
+    (0..3).for_each(|row| array(&format!("row{row}.npy"), &[1, 2]));
+    let model = bundled("../onnx/selection/node/test_matmulinteger/model.onnx");
+    let given = ["--input", "A=a.npy", "--input", "a_zero_point=zero.npy", "--input", "b_zero_point=zero.npy"];
+    let pipe = ["pipe", &model, "--no-gpu", "--no-measure", "--inputs", "row?.npy", "--batch", "3", "-o", "results"];
+    command.refuses(&[&pipe[..], &given].concat(), &["node `", "does not compute each row by itself"]);
+    assert!(!command.path("results").exists());
+}
+
 #[test]
 fn the_rows_of_each_data_set_are_divided_among_devices() {
     let command = Anabranch::new();

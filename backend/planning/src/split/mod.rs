@@ -100,10 +100,7 @@ impl Planner<'_> {
     fn rows(&self, split: &Split) -> Result<Rows, PlanningError> {
         let program = &*self.lowered.program;
         let (batch, inputs) = batch_of(program, split)?;
-        Rows::of(program, batch, &inputs).map_err(|dependent| {
-            let rows::Dependent { node, reason } = dependent;
-            refused(format!("node `{node}` does not compute each row by itself: {reason}")).at_node(&node)
-        })
+        Rows::of(program, batch, &inputs).map_err(dependent)
     }
 
     /// Returns the devices of given parts.
@@ -259,6 +256,31 @@ fn batch_of(program: &Program, split: &Split) -> Result<(usize, BTreeMap<ValueId
             Err(refused(format!("no input has a dimension `{dim}`; name one of {known}")))
         }
     }
+}
+
+/// Verifies that a program computes each row of these inputs by itself, and that all outputs have these rows. Rows are along
+/// the first axis. O(edges × rank).
+///
+/// # Errors
+/// The first node whose rows depend on each other, or the first output without such rows.
+pub fn verify_rows(program: &Program, inputs: &[&str]) -> Result<(), PlanningError> {
+    let first = inputs.iter().map(|name| ((*name).to_owned(), 0)).collect();
+    let split = Split { dim: "batch".into(), parts: Parts::Auto, axes: first, known: Vec::new() };
+    let (batch, layouts) = batch_of(program, &split)?;
+    let rows = Rows::of(program, batch, &layouts).map_err(dependent)?;
+    for output in &program.outputs {
+        let dims = output.spec.shape.dims();
+        let leading = !dims.is_empty() && dims[0] == batch;
+        if !leading || rows.values[output.value.index()] != Some(Layout::of_axis(dims, 0)) {
+            return Err(refused(format!("output `{}` does not have a row for each row of the inputs", output.name)));
+        }
+    }
+    Ok(())
+}
+
+/// Creates the error of a node whose rows depend on each other.
+fn dependent(rows::Dependent { node, reason }: rows::Dependent) -> PlanningError {
+    refused(format!("node `{node}` does not compute each row by itself: {reason}")).at_node(&node)
 }
 
 /// Whether an op only moves elements: every device gives the same bits.

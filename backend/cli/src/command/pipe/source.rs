@@ -118,6 +118,16 @@ impl<'a> Source<'a> {
         }
     }
 
+    /// Verifies that the results of files that are stacked to a batch are those of each file alone.
+    ///
+    /// # Errors
+    /// The first node or output for which that is not so.
+    pub(super) fn verify_rows(&self, first: &Inputs) -> Result<(), CliError> {
+        let Sets::Files { batch: 2.., .. } = &self.sets else { return Ok(()) };
+        let of_files = first.specs().map(|(name, _)| name).filter(|name| self.common.find(name).is_none());
+        Ok(self.session.verify_rows(first, &of_files.collect::<Vec<_>>())?)
+    }
+
     /// Whether data sets are named by numbers, not by files.
     pub(super) fn is_numbered(&self) -> bool {
         !matches!(self.sets, Sets::Files { .. })
