@@ -258,8 +258,8 @@ fn batch_of(program: &Program, split: &Split) -> Result<(usize, BTreeMap<ValueId
     }
 }
 
-/// Verifies that a program computes each row of these inputs by itself, and that all outputs have these rows. Rows are along
-/// the first axis. O(edges × rank).
+/// Verifies that a program computes each row of these inputs by itself, and that all outputs have these rows. Rows are
+/// along the first axis. O(edges × rank).
 ///
 /// # Errors
 /// The first node whose rows depend on each other, or the first output without such rows.

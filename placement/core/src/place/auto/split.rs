@@ -1,15 +1,17 @@
-//! Best split of the graph into contiguous pieces, one per device, by dynamic programming (after Tarnawski et al. 2020).
+//! Best split into contiguous pieces, one per device, by dynamic programming (after Tarnawski et al. 2020).
 //!
 //! If memory is short, strategies that place task by task fill a device before they know what must follow there. This
 //! method sees the whole graph, but only pieces of one order: all units `u(1) … u(n)`, by the mean position of their
-//! members in the order of least memory ([`Frugal`]). There few data are live between two neighbours, so cuts are cheap.
+//! members in the order of least memory ([`Frugal`]). There few data are live between two neighbours, so cuts are
+//! cheap.
 //!
 //! *Problem*: cut the order into pieces and give each piece a device of its own. A device has each unit of its piece
 //! among its feasible units, and its memory holds their demands. The cost of a split is the sum of the times of all
-//! units on their devices, plus the cost of each cut: the longest time that a datum is under way while its sender has
-//! ended the piece. A datum that crosses the cut at `i` from `a` to `b` costs its transfer from `a` to `b`, minus the
-//! times on `a` of the units between its producer and `i` that `a` can run, or nothing. So pieces run one after the other, and data of an earlier piece
-//! count as if the piece before the cut had made them. The cost is an estimate; the caller simulates the placement.
+//! units on their devices, plus the cost of each cut: the longest time that a datum is under way after its sender has
+//! ended the piece. Let a datum cross the cut at `i` from `a` to `b`. It costs its transfer from `a` to `b`, but not
+//! the times on `a` of the units between its producer and `i` that `a` can run. So pieces run one after the other, and
+//! data of an earlier piece count as if the piece before the cut had made them. The cost is an estimate; the caller
+//! simulates the placement.
 //!
 //! *Method*: devices with the same memory, feasible units and times form a class. Let `f(i, S, a)` be the least cost of
 //! the first `i` units if `S` has the number of devices used of each class, and the last piece is on class `a`. Then
@@ -19,9 +21,9 @@
 //! `g(i, S, b) = min over a of f(i, S, a) + cut(i, a, b)`.
 //!
 //! *Complexity*: `O(K² S C + K C² (S + data))` time and `O(K S C)` memory, for `K` places of cuts, `C` classes and `S`
-//! sets of used devices. `K` is as great as the limits below permit. If not all cuts are considered, each stretch of the
-//! order offers the cut that the fewest bytes cross. There is no split if memory limits nothing, because then few cuts
-//! pay in a sum, or if the limits leave too few cuts.
+//! sets of used devices. `K` is as great as the limits below permit. If not all cuts are considered, each stretch of
+//! the order offers the cut that the fewest bytes cross. There is no split if memory limits nothing, because then few
+//! cuts pay in a sum. There is none either if the limits leave too few cuts.
 
 use crate::graph::UnitId;
 use crate::order::Frugal;
@@ -341,8 +343,10 @@ mod tests {
     /// Returns the least cost of all splits of `order` from `first` on, as the definition has it.
     fn least(problem: &Problem<'_>, order: &[TaskId], first: usize, pieces: &mut Vec<(usize, DeviceId)>) -> f64 {
         let graph = problem.graph();
-        let time =
-            |range: Range<usize>, device| order[range].iter().map(|&task| problem.time(task, device)).sum::<f64>();
+        let time = |range: Range<usize>, device| {
+            let tasks = order[range].iter().filter(|&&task| problem.is_feasible(graph.unit(task), device));
+            tasks.map(|&task| problem.time(task, device)).sum::<f64>()
+        };
         let place = |task| order.iter().position(|&other| other == task).unwrap();
         let last = pieces.last().copied();
         let cut = |to| {
