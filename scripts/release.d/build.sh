@@ -157,7 +157,7 @@ build_crates() {
     for crate in $(published); do chosen_crates="$chosen_crates --package $crate"; done
     rm -rf "$work/target/package"
     # shellcheck disable=SC2086
-    cargo package --quiet --locked $chosen_crates
+    CARGO_PROFILE_DEV_DEBUG=0 cargo package --quiet --locked $chosen_crates
     mkdir -p "$files/crates"
     cp "$work/target/package/"*.crate "$files/crates"
 }
