@@ -1,10 +1,13 @@
 //! Auto: every constructive strategy, and then a local search from the best placement.
 //!
 //! First all strategies place. If memory is limited, so does a dynamic programme that splits the graph into contiguous
-//! pieces. All placements are evaluated under PCT. The best placement is then rebuilt as a
-//! whole several times. After that the first search changes it step by step. Most steps rebuild a stretch of the
-//! schedule; the others move a block of the critical path to the device with the best estimate. Each of these changes
-//! is evaluated exactly as in the simulator, and late acceptance keeps or rejects it.
+//! pieces. A large graph is also placed by levels, from a contracted graph to the whole graph. In this case the
+//! searches below have half of their steps. All placements are evaluated under PCT.
+//!
+//! The best placement is then rebuilt as a whole several times. After that the first search changes it step by step.
+//! Most steps rebuild a stretch of the schedule; the others move a block of the critical path to the device with the
+//! best estimate. Each of these changes is evaluated exactly as in the simulator, and late acceptance keeps or rejects
+//! it.
 //!
 //! The second search changes sequences of tasks together with their devices, by simulated annealing. It starts from the
 //! best schedule so far. It knows neither contention nor costs of sends. So its result is simulated under the rules of
@@ -20,6 +23,7 @@ mod assigned;
 mod current;
 mod estimate;
 mod inputs;
+mod levels;
 mod moves;
 mod portfolio;
 mod rebuild;
@@ -37,6 +41,7 @@ use crate::rules::Rules;
 use crate::schedule::Schedule;
 use crate::simulate::{SimulateError, simulate};
 use anabranch_base::interruption;
+use levels::Levels;
 use portfolio::{Entry, portfolio};
 use search::Search;
 use sequence::{Sequence, SequenceSearch};
@@ -77,8 +82,8 @@ pub struct Improved {
     pub schedule: Schedule,
     /// Lower bound of the makespan of all schedules.
     pub bound: LowerBound,
-    /// Strategies that found a placement, with their makespans under PCT, best first. The name `split` is that of the
-    /// split into contiguous pieces.
+    /// Strategies that found a placement, with their makespans under PCT, best first. The name `pieces` is that of the
+    /// split into contiguous pieces, and `levels` that of the placement by levels.
     pub portfolio: Vec<(&'static str, f64)>,
     /// Placements of the strategies and of the searches, with their makespans, best first; never empty. They differ in
     /// devices, but for the first two: these may have the same devices in another order.
@@ -91,11 +96,7 @@ impl Auto {
     /// Returns the most placements that are evaluated for `problem`. If no number is given, the time stays within about
     /// a minute for graphs of any size.
     pub fn budget(&self, problem: &Problem<'_>) -> u64 {
-        self.evaluations.unwrap_or_else(|| {
-            let size = (problem.graph().task_count() + problem.graph().edge_count()) as u64;
-            let cost = size * (problem.platform().device_count() as u64 + OTHER_COST);
-            (COST / cost.max(1)).clamp(*EVALUATIONS.start(), *EVALUATIONS.end())
-        })
+        self.evaluations.unwrap_or_else(|| (COST / cost(problem)).clamp(*EVALUATIONS.start(), *EVALUATIONS.end()))
     }
 
     /// Searches from the best strategy's placement. It calls `progress` with the number of evaluations and the least
@@ -114,19 +115,19 @@ impl Auto {
         over: &dyn Fn() -> bool,
         mut progress: impl FnMut(u64, f64),
     ) -> Result<Improved, PlaceError> {
-        let entries = portfolio(problem)?;
+        let mut entries = portfolio(problem)?;
+        let movable = problem.graph().unit_ids().any(|unit| problem.only_feasible(unit).is_none());
+        let mut evaluations = if movable { self.budget(problem) } else { 0 };
+        let levels = Levels { seed: self.seed, cost: evaluations.saturating_mul(cost(problem)), over };
+        let by_levels = if evaluations > 0 { levels.place(problem)? } else { None };
+        if let Some(device_of) = by_levels {
+            evaluations = evaluations.div_ceil(2);
+            portfolio::enter(problem, &mut entries, device_of)?;
+        }
         let first = entries.first().expect("a portfolio is never empty");
         let bound = lower_bound(problem);
         let mut search = Search::new(problem, &first.placement.device_of, Random::new(self.seed));
-        let movable = problem.graph().unit_ids().any(|unit| problem.only_feasible(unit).is_none());
-        let evaluations = if movable { self.budget(problem) } else { 0 };
-        while search.evaluations() < evaluations && search.best_makespan() > bound.value && !over() {
-            if interruption::is_due() {
-                return Err(PlaceError::Interrupted);
-            }
-            search.step();
-            progress(search.evaluations(), search.best_makespan());
-        }
+        explored(&mut search, evaluations, bound.value, over, &mut progress)?;
         let mut schedule = simulated(problem, search.best(), &Pct)?;
         let explained = |device_of: &[DeviceId], makespan| {
             explain(self.name(), &first.placement, device_of, [first.makespan, makespan])
@@ -187,6 +188,30 @@ impl Auto {
         }
         Ok(search.best().clone())
     }
+}
+
+/// Returns the cost of an evaluation.
+fn cost(problem: &Problem<'_>) -> u64 {
+    let size = (problem.graph().task_count() + problem.graph().edge_count()) as u64;
+    (size * (problem.platform().device_count() as u64 + OTHER_COST)).max(1)
+}
+
+/// Searches for a number of evaluations, until the bound is reached or `over` says so.
+fn explored(
+    search: &mut Search<'_>,
+    evaluations: u64,
+    bound: f64,
+    over: &dyn Fn() -> bool,
+    mut progress: impl FnMut(u64, f64),
+) -> Result<(), PlaceError> {
+    while search.evaluations() < evaluations && search.best_makespan() > bound && !over() {
+        if interruption::is_due() {
+            return Err(PlaceError::Interrupted);
+        }
+        search.step();
+        progress(search.evaluations(), search.best_makespan());
+    }
+    Ok(())
 }
 
 /// Returns the shortest of `schedule` and the plans of the strategies. Plans count neither contention nor costs of

@@ -1,12 +1,16 @@
 //! Every constructive strategy and the best split, each with its makespan under PCT.
 
 use super::super::{PlaceError, Placement, Reason, STRATEGIES, strategy_by_name};
+use super::simulated;
 use super::split::split;
+use crate::order::Pct;
 use crate::place::evaluator::Evaluator;
+use crate::platform::DeviceId;
 use crate::problem::Problem;
 
-/// Name of the split where names of strategies stand.
-const SPLIT: &str = "split";
+/// Names of the split into pieces and of the placement by levels where names of strategies stand.
+const PIECES: &str = "pieces";
+const LEVELS: &str = "levels";
 
 /// A strategy's placement and its makespan under PCT.
 pub(super) struct Entry {
@@ -36,11 +40,27 @@ pub(super) fn portfolio(problem: &Problem<'_>) -> Result<Vec<Entry>, PlaceError>
     if let Some(device_of) = split(problem) {
         let makespan = evaluator.evaluate(&device_of, f64::INFINITY).unwrap_or(f64::INFINITY);
         let reasons = vec![Reason::Rule("device of its piece of the graph"); device_of.len()];
-        entries.push(Entry { makespan, placement: Placement { strategy: SPLIT, device_of, reasons, planned: None } });
+        entries.push(Entry { makespan, placement: Placement { strategy: PIECES, device_of, reasons, planned: None } });
     }
     entries.sort_by(|one, other| one.makespan.total_cmp(&other.makespan));
     match refusal {
         Some(error) if entries.is_empty() => Err(error),
         _ => Ok(entries),
     }
+}
+
+/// Enters the placement by levels.
+///
+/// # Errors
+/// If the caller wants no placement any more.
+pub(super) fn enter(
+    problem: &Problem<'_>,
+    entries: &mut Vec<Entry>,
+    device_of: Vec<DeviceId>,
+) -> Result<(), PlaceError> {
+    let makespan = simulated(problem, &device_of, &Pct)?.makespan;
+    let reasons = vec![Reason::Rule("device of its part of a smaller graph"); device_of.len()];
+    entries.push(Entry { makespan, placement: Placement { strategy: LEVELS, device_of, reasons, planned: None } });
+    entries.sort_by(|one, other| one.makespan.total_cmp(&other.makespan));
+    Ok(())
 }
