@@ -1,7 +1,7 @@
 //! Divides a model into stages on the devices of several machines, by the theory of pipelines.
 //!
 //! The program is cut into a chain of at most [`CUTS`] intervals with few bytes between them
-//! ([`cut`](anabranch_placement::pipeline::cut::cut)). [`choose`] maps the chain to the devices, under their memory
+//! ([`cut()`](anabranch_placement::pipeline::cut::cut)). [`choose()`] maps the chain to the devices, under their memory
 //! limits. A device receives, computes or sends at a time, because a stage reads and writes the engine's memory itself.
 
 use super::super::mapping::refused;
@@ -92,7 +92,7 @@ pub struct DivisionStage {
 
 /// Divides a session's model into stages for inputs like these.
 ///
-/// O(nodes × (devices + degree) + cuts²), and then the bounded search of [`choose`].
+/// O(nodes × (devices + degree) + cuts²), and then the bounded search of [`choose()`].
 ///
 /// # Errors
 /// If a machine's model differs from this one, or a time or a link is missing or is not a valid number. If no mapping
