@@ -5,8 +5,8 @@
 //! cannot reach on the whole graph within its evaluations.
 //!
 //! *Contraction*: a matching of edges, the longest mean transfer first (heavy edges, Karypis and Kumar 1998). Both ends
-//! become one task with the sums of their times and demands. The graph must stay acyclic. So an edge `u → v` is taken
-//! only if no other path leads from `u` to `v` after the contractions so far (as in Herrmann et al. 2017):
+//! become one task with the sums of their times and demands. The graph must stay acyclic (as in Herrmann et
+//! al. 2017). So an edge `u → v` is taken only if no other path leads from `u` to `v` after the contractions so far:
 //!
 //! * `u` has no other successor, or `v` no other predecessor. Then there is never another path;
 //! * or the level of `v`, its distance from the sources, is that of `u` plus 1. Then a search looks for a path. On its
@@ -14,9 +14,8 @@
 //!
 //! Ends have the same feasible devices, no colocated tasks, and together little work and memory.
 //!
-//! *Complexity*: `O(E log E)` for one contraction, as the search for a path has a fixed number of steps. Each
-//! contraction removes at least a tenth of the tasks. Each level costs a fixed part of the evaluations of the whole
-//! graph.
+//! *Complexity*: `O(E log E)` for one contraction, as each search for a path has a limit. Each contraction removes at
+//! least a tenth of the tasks. Each level costs a fixed part of the evaluations of the whole graph.
 
 use super::portfolio::portfolio;
 use super::search::Search;
@@ -34,8 +33,7 @@ const SMALL: usize = 300;
 /// Most contractions, and the part of all tasks that each has to remove.
 const CONTRACTIONS: usize = 12;
 const PART: usize = 10;
-/// Most work of a pair, as a part of the work of a device if all had the same, and its most memory as a part of a
-/// device.
+/// Parts of the mean work and of the memory of a device that a pair has at most, as divisors.
 const WORK: f64 = 20.0;
 const MEMORY: u128 = 8;
 /// Most tasks that the search for a path visits.
