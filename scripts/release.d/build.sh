@@ -20,8 +20,10 @@ tools_of_python() {
 
 # Writes an archive of a folder of $stage. Equal files give an equal archive.
 pack() {
-    tar --create --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --mode=go=rX,u+rwX \
-        --directory "$stage" "$1" | gzip -n >"$files/$1.tar.gz"
+    tar --create --file "$stage/$1.tar" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner \
+        --mode=go=rX,u+rwX --directory "$stage" "$1"
+    gzip -n "$stage/$1.tar"
+    mv "$stage/$1.tar.gz" "$files"
 }
 
 # Puts the licences of this project and of a crate's dependencies into a folder.
@@ -36,7 +38,7 @@ build_command() {
     command_tree=anabranch-$version-$arch-linux-gnu
     to=$stage/$command_tree
     install -D -s "$binaries/anabranch" "$to/bin/anabranch"
-    "$to/bin/anabranch" man "$to/share/man/man1" 2>/dev/null >&2
+    quietly "$to/bin/anabranch" man "$to/share/man/man1"
     mkdir -p "$to/share/bash-completion/completions" "$to/share/zsh/site-functions" "$to/share/fish/vendor_completions.d"
     "$to/bin/anabranch" completions bash >"$to/share/bash-completion/completions/anabranch"
     "$to/bin/anabranch" completions zsh >"$to/share/zsh/site-functions/_anabranch"
@@ -84,6 +86,8 @@ bundled_licences() {
         echo "$(basename "$file") is that of $(dpkg-query -W -f '${Package} ${Version} (source: ${source:Package})' "$package") in Debian:"
         echo
         cat "/usr/share/doc/$package/copyright"
+        grep -oE '/usr/share/common-licenses/[A-Z]+-[0-9]+(\.[0-9]+)*' "/usr/share/doc/$package/copyright" | sort -u |
+            while read -r text; do printf '\n%s:\n\n' "${text##*/}"; cat "$text"; done
     done
 }
 
@@ -133,8 +137,10 @@ build_deb() {
     gzip -9n "$doc/changelog" "$doc/THIRD-PARTY.txt" "$root"/usr/share/man/man1/*
     chmod -R go=rX,u+rwX "$root"
     depends=$(shared_libraries "$root/usr/bin/anabranch" "$root/usr/lib/$multiarch/$soname")
+    [ -n "$depends" ] || fail "dpkg-shlibdeps names no packages"
+    maintainer=$(printf %s "${DEBFULLNAME:-The Anabranch maintainers}${DEBEMAIL:+ <$DEBEMAIL>}" | sed 's/[\/&]/\\&/g')
     sed "s/@VERSION@/$version/; s/@ARCHITECTURE@/$machine/; s/@DEPENDS@/$depends/; s/@SIZE@/$(du -sk "$root/usr" | cut -f1)/
-        s/@MAINTAINER@/${DEBFULLNAME:-The Anabranch maintainers}${DEBEMAIL:+ <$DEBEMAIL>}/" "$parts/control" >"$root/DEBIAN/control"
+        s/@MAINTAINER@/$maintainer/" "$parts/control" >"$root/DEBIAN/control"
     [ -n "${DEBEMAIL:-}" ] || note "the Debian package has no address of a maintainer; DEBEMAIL and DEBFULLNAME set it"
     # Installing a shared library renews the loader's cache.
     echo 'activate-noawait ldconfig' >"$root/DEBIAN/triggers"
@@ -142,7 +148,8 @@ build_deb() {
 }
 
 build_container() {
-    sed "s/@SUITE@/$suite/; s/@PACKAGE@/$package/" "$parts/Containerfile" >"$files/Containerfile"
+    sed "s/@SUITE@/$suite/; s/@PACKAGE@/$package/g" "$parts/Containerfile" >"$files/Containerfile"
+    ! grep -n '@[A-Z]*@' "$files/Containerfile" >&2 || fail "the Containerfile has a placeholder left"
 }
 
 # Lists the crates that can be published.

@@ -39,6 +39,11 @@ def wheel(version):
     assert hwloc and all("anabranch.libs" in path for path in hwloc), f"hwloc is not the wheel's: {hwloc}"
     files = {file.name for file in importlib.metadata.files("anabranch")}
     assert {"LICENSE-MIT", "LICENSE-APACHE", "THIRD-PARTY.txt", "py.typed"} <= files, files
+    modules = {str(file) for file in importlib.metadata.files("anabranch")}
+    assert "anabranch/cluster/__init__.py" in modules, modules
+    assert "ray" in importlib.metadata.metadata("anabranch").get_all("Provides-Extra")
+    bundled = {file.name.split("-")[0] for file in importlib.metadata.files("anabranch") if "anabranch.libs" in str(file)}
+    assert bundled == {"libhwloc", "libudev"}, f"THIRD-PARTY.txt has the licences of libhwloc and libudev, but {bundled} are inside"
 
 
 def provider(library):

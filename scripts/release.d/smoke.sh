@@ -16,6 +16,7 @@ clean_run() { (cd "$here" && env -i HOME="$here/home" XDG_RUNTIME_DIR="$here" PA
 
 names_no_folder() {
     for file; do
+        [ -f "$file" ] || fail "$file is missing"
         ! grep -qF -e "$work" -e "${CARGO_HOME:-$HOME/.cargo}/" "$file" || fail "$file names a folder of this machine"
     done
 }

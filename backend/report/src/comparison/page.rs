@@ -113,7 +113,7 @@ fn schedules(comparison: &Comparison, names: &Names, pictures: &BTreeMap<usize, 
     let drawn: Vec<_> = drawn.collect();
     let ends = || drawn.iter().map(|(_, _, picture)| picture.ends[1]);
     // A slow plan would leave no room for the fast ones.
-    let end = ends().fold(0.0, f64::max).min(LONGEST * ends().fold(f64::INFINITY, f64::min));
+    let end = ends().fold(0.0, f64::max).min(LONGEST * ends().filter(|end| *end > 0.0).fold(f64::INFINITY, f64::min));
     let panel = |(name, outcome, picture): &(&String, &&Outcome, &Picture)| {
         let lane = |(name, [_, measured]): &RunLane| {
             let mut lane = Lane::of(name.clone(), measured.clone(), picture.ends[1]);
