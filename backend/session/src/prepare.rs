@@ -7,8 +7,9 @@ use super::inputs::Inputs;
 use super::open::{PHASES, Session};
 use super::parts;
 use crate::borrowed;
+use anabranch_base::error_kind::ErrorKind;
 use anabranch_base::interruption;
-use anabranch_execute::{Deadline, Executor, RunOptions, verify_devices};
+use anabranch_execute::{Deadline, ExecError, Executor, RunOptions, verify_devices};
 use anabranch_ir::program::Program;
 use anabranch_kernels::{KernelError, Shape, Tensor};
 use anabranch_onnx::import::ValueIndex;
@@ -277,6 +278,10 @@ impl Session {
     /// If `inputs` do not fit the model, rows depend on each other, or shapes depend on computed values.
     pub fn verify_rows(&self, inputs: &Inputs, batched: &[&str]) -> Result<(), SessionError> {
         let lowered = self.lowered(&self.whole, inputs)?;
+        if lowered.rest.is_some() {
+            let text = "the shapes of this model depend on computed values, so that its rows cannot be followed";
+            return Err(ExecError::new(ErrorKind::Constraint, text).into());
+        }
         Ok(anabranch_planning::verify_rows(&lowered.program, batched)?)
     }
 

@@ -264,6 +264,9 @@ fn batch_of(program: &Program, split: &Split) -> Result<(usize, BTreeMap<ValueId
 /// # Errors
 /// The first node whose rows depend on each other, or the first output without such rows.
 pub fn verify_rows(program: &Program, inputs: &[&str]) -> Result<(), PlanningError> {
+    if let Some(name) = inputs.iter().find(|name| program.fixed.contains_key(**name)) {
+        return Err(refused(format!("elements of input `{name}` decide shapes, so that it has no rows")));
+    }
     let first = inputs.iter().map(|name| ((*name).to_owned(), 0)).collect();
     let split = Split { dim: "batch".into(), parts: Parts::Auto, axes: first, known: Vec::new() };
     let (batch, layouts) = batch_of(program, &split)?;

@@ -364,13 +364,13 @@ fn shortest_of(problem: &Problem<'_>, answers: &[Result<PartialSchedule<'_>, Pla
         .collect();
     // The first simulation has no limit, and the loads exclude many of the others.
     promising.sort_unstable_by_key(|(load, number, _)| (*load, *number));
-    let mut best = (Total(f64::INFINITY), 0);
+    let mut best = (Total(f64::INFINITY), usize::MAX);
     for (_, number, device_of) in promising {
         if let Some(makespan) = evaluator.evaluate(&device_of, best.0.0) {
             best = best.min((Total(makespan), number));
         }
     }
-    best.1
+    if best.1 == usize::MAX { 0 } else { best.1 }
 }
 
 /// Priorities of the tasks of a problem, and its critical path, which all [`variants`] share.

@@ -36,7 +36,7 @@ const PART: usize = 10;
 /// Parts of the mean work and of the memory of a device that a pair has at most, as divisors.
 const WORK: f64 = 20.0;
 const MEMORY: u128 = 8;
-/// Most tasks that the search for a path visits.
+/// Most tasks that the search for a path visits, and that wait for it.
 const VISITS: usize = 200;
 /// Cost of the evaluations of the smallest graph and of each larger one, as a part of that of the whole search.
 const FIRST: f64 = 0.25;
@@ -160,7 +160,8 @@ fn contracted(problem: &Problem<'_>, members: &[Vec<TaskId>], cluster_of: &[Task
     for cluster in members {
         // The first member of a unit stands for its demand.
         let first = |member: &&TaskId| graph.members(graph.unit(**member))[0] == **member;
-        let demand = cluster.iter().filter(first).map(|&member| problem.demand(graph.unit(member))).sum();
+        let demands = cluster.iter().filter(first).map(|&member| problem.demand(graph.unit(member)));
+        let demand = demands.fold(0, u64::saturating_add);
         let operations = cluster.iter().map(|&member| graph.task(member).operations).sum();
         let name = graph.task(cluster[0]).name.clone();
         builder.task(Task::new(name).with_memory(demand).with_operations(operations));
@@ -243,6 +244,9 @@ impl<'p> Matching<'p> {
         if self.level[to.index()] != self.level[from.index()] + 1 {
             return false;
         }
+        if graph.successors(from).len() > VISITS {
+            return false;
+        }
         let mut open: Vec<TaskId> = graph.successors(from).iter().copied().filter(|&next| next != to).collect();
         let mut visits = 0;
         while let Some(task) = open.pop() {
@@ -254,8 +258,12 @@ impl<'p> Matching<'p> {
             if task == to || visits > VISITS {
                 return false;
             }
-            let mate = self.mate[task.index()];
-            open.extend(std::iter::once(task).chain(mate).flat_map(|task| graph.successors(task)).copied());
+            for next in std::iter::once(task).chain(self.mate[task.index()]) {
+                if open.len() + graph.successors(next).len() > VISITS {
+                    return false;
+                }
+                open.extend_from_slice(graph.successors(next));
+            }
         }
         true
     }
@@ -315,7 +323,9 @@ mod tests {
             let coarse = Problem::new(graph, problem.platform(), &contraction.sums, MemoryRule::Resident).unwrap();
             for device in problem.platform().device_ids() {
                 let sum = |problem: &Problem<'_>| -> f64 {
-                    problem.graph().task_ids().map(|task| problem.time(task, device)).sum()
+                    let graph = problem.graph();
+                    let runs = graph.task_ids().filter(|&task| problem.is_feasible(graph.unit(task), device));
+                    runs.map(|task| problem.time(task, device)).sum()
                 };
                 assert!((sum(&problem) - sum(&coarse)).abs() < 1e-9);
             }

@@ -87,7 +87,7 @@ impl<'p> Line<'p> {
         if !problem.platform().devices().iter().any(|device| device.memory.is_some_and(|most| u128::from(most) < all)) {
             return None;
         }
-        let classes = classes(problem);
+        let classes = classes(problem)?;
         let radix = radix(&classes)?;
         let states = radix.last()? * classes.len();
         let spans = spans(problem, &units);
@@ -161,8 +161,13 @@ fn places(spans: &[Span], count: usize, most: usize) -> Vec<usize> {
         change[span.producer + 1] += i128::from(span.bytes);
         change[span.last_consumer + 1] -= i128::from(span.bytes);
     }
-    let crossing: Vec<i128> =
-        change.iter().scan(0, |sum, &change| Some(std::mem::replace(sum, *sum + change) + change)).collect();
+    let crossing: Vec<i128> = change
+        .iter()
+        .scan(0, |sum, &change| {
+            *sum += change;
+            Some(*sum)
+        })
+        .collect();
     let (inner, parts) = (count.saturating_sub(1), most.min(count.saturating_sub(1)));
     let stretch = |part: usize| 1 + part * inner / parts..1 + (part + 1) * inner / parts;
     let cuts = (0..parts).filter_map(|part| stretch(part).min_by_key(|&at| crossing[at]));
@@ -182,8 +187,8 @@ fn sums(problem: &Problem<'_>, units: &[UnitId], device: DeviceId) -> Vec<(f64, 
     sums
 }
 
-/// Returns the classes of devices, each ascending.
-fn classes(problem: &Problem<'_>) -> Vec<Vec<DeviceId>> {
+/// Returns the classes of devices, each ascending; `None` if there are too many.
+fn classes(problem: &Problem<'_>) -> Option<Vec<Vec<DeviceId>>> {
     let (graph, platform) = (problem.graph(), problem.platform());
     let time = |unit, device| problem.is_feasible(unit, device).then(|| problem.unit_time(unit, device));
     let are_equal = |one, other| {
@@ -192,12 +197,14 @@ fn classes(problem: &Problem<'_>) -> Vec<Vec<DeviceId>> {
     };
     let mut classes: Vec<Vec<DeviceId>> = Vec::new();
     for device in platform.device_ids() {
-        match classes.iter_mut().find(|class| are_equal(class[0], device)) {
-            Some(class) => class.push(device),
+        match classes.iter().position(|class| are_equal(class[0], device)) {
+            Some(class) => classes[class].push(device),
+            // Each class doubles the number of sets at least.
+            None if classes.len() == SETS.ilog2() as usize => return None,
             None => classes.push(vec![device]),
         }
     }
-    classes
+    Some(classes)
 }
 
 /// Returns the weight of each class in the number of a set of devices; `None` if there are too many sets.
