@@ -182,10 +182,14 @@ fn searched(costs: &StageCosts, goal: Goal, rules: Rules) -> Result<Option<Candi
     Ok(Some(Candidate { how: how.into(), stages: Some(stages), performance: chosen.performance }))
 }
 
-/// Returns the graph of the nodes and of the values that pass between them.
-fn graph(program: &Program) -> Result<TaskGraph, SessionError> {
+/// Returns the graph of the nodes, with the bytes of their constants and of the values that pass between them.
+pub(super) fn graph(program: &Program) -> Result<TaskGraph, SessionError> {
     let mut builder = GraphBuilder::new();
-    program.nodes.iter().for_each(|node| _ = builder.task(Task::new(&node.name)));
+    for node in &program.nodes {
+        let constants = node.inputs.iter().filter(|input| program.constant(**input).is_some());
+        let memory = constants.map(|input| program.value(*input).spec.bytes() as u64).fold(0, u64::saturating_add);
+        builder.task(Task { memory, ..Task::new(&node.name) });
+    }
     for (value, consumers) in program.values.iter().zip(program.consumers()) {
         if let Origin::Node(maker) = value.origin {
             let datum = builder.datum(TaskId(maker.0), value.spec.bytes() as u64);

@@ -10,12 +10,10 @@ import statistics
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
-
-import numpy as np
 
 from .. import _arrays
 from ..errors import AnabranchError, DeviceError, InputError, MemoryLimitError, PlacementError, Timeout

@@ -4,17 +4,18 @@
 //! ([`cut()`](anabranch_placement::pipeline::cut::cut)). [`choose()`] maps the chain to the devices, under their memory
 //! limits. A device receives, computes or sends at a time, because a stage reads and writes the engine's memory itself.
 
+use super::super::choice::graph;
 use super::super::mapping::refused;
 use super::super::part_planner::PartPlanner;
 use super::times::MachineTimes;
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_execute::ExecError;
-use anabranch_ir::program::{Origin, Program};
+use anabranch_ir::program::Program;
 use anabranch_placement::pipeline::cut::{CutOptions, cut};
 use anabranch_placement::pipeline::{
     self, ChooseError, Communication, Goal, Link, Parallel, Port, Problem, Processors, Rules, Sharing, choose,
 };
-use anabranch_placement_core::graph::{GraphBuilder, Task, TaskGraph, TaskId};
+use anabranch_placement_core::graph::TaskId;
 use anabranch_session::{Inputs, Session, SessionError};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -216,21 +217,4 @@ impl<'a> Devices<'a> {
         }
         Ok(processors)
     }
-}
-
-/// Returns the graph of the nodes, with the bytes of their constants and of the values that pass between them.
-fn graph(program: &Program) -> Result<TaskGraph, SessionError> {
-    let mut builder = GraphBuilder::new();
-    for node in &program.nodes {
-        let constants = node.inputs.iter().filter(|input| program.constant(**input).is_some());
-        let bytes = constants.map(|input| program.value(*input).spec.bytes() as u64).fold(0, u64::saturating_add);
-        builder.task(Task { memory: bytes, ..Task::new(&node.name) });
-    }
-    for (value, consumers) in program.values.iter().zip(program.consumers()) {
-        if let Origin::Node(maker) = value.origin {
-            let datum = builder.datum(TaskId(maker.0), value.spec.bytes() as u64);
-            consumers.iter().for_each(|reader| builder.consume(datum, TaskId(reader.0)));
-        }
-    }
-    builder.build().map_err(|error| refused(error.to_string()))
 }
