@@ -23,9 +23,12 @@ class Pipeline:
                 ...
     """
 
-    def __init__(self, pipeline: _native.Pipeline, declared: Mapping[str, tuple[str | None, str]]) -> None:
+    def __init__(
+        self, pipeline: _native.Pipeline, declared: Mapping[str, tuple[str | None, str]], sequences: int
+    ) -> None:
         self._pipeline = pipeline
         self._declared = declared
+        self._sequences = sequences
         # Held by the open `map`; any thread may end it.
         self._mapping = threading.Lock()
         # Numbers of the data sets that were pushed and whose results were not taken yet.
@@ -47,6 +50,8 @@ class Pipeline:
         """Yields the outputs for each of these inputs, in order. Several samples are in the pipeline at a time. Arrays are copied when
         they are taken from `inputs`, which is read only while the pipeline has capacity.
 
+        The state of a model with state begins anew with each `map`.
+
         Only one `map` runs at a time: the next can start when this one has ended, was closed, or is not referenced any more. Its
         remaining results are then awaited and dropped.
 
@@ -58,10 +63,10 @@ class Pipeline:
             raise InputError("another `map` of this pipeline is open; read all its results, or close it, before the next")
         try:
             most = self._pipeline.max_in_flight()
-            for one in inputs:
+            for at, one in enumerate(inputs):
                 if len(self._under_way) == most:
                     yield self._next()
-                self._under_way.append(self._pipeline.push(_arrays.given(one, self._declared)))
+                self._under_way.append(self._pipeline.push(_arrays.given(one, self._declared), at < self._sequences))
             while self._under_way:
                 yield self._next()
         finally:

@@ -338,6 +338,8 @@ class Session:
         stages: str = "all",
         capacity: int = 2,
         measure: bool = True,
+        feed: Mapping[str, str] | None = None,
+        sequences: int = 1,
     ) -> Pipeline:
         """Opens the model as a pipeline for a stream of samples with these shapes: stages run at the same time on different devices.
 
@@ -349,9 +351,14 @@ class Session:
                 each).
             capacity: Samples that may wait before each stage, per device of the stage.
             measure: Whether costs are measured first, which takes about ten runs of the model on one core.
+            feed: Outputs of a sample that are inputs of the next, such as ``{"present.*": "past.*"}``. The stage that reads such a
+                state keeps it. It begins as `inputs` gives it, and is neither an input nor an output of `Pipeline.map`.
+            sequences: Number of sequences to which samples belong in turn, each with a state of its own.
         """
         given = _arrays.given(inputs, self._declared)
-        return Pipeline(self._session.pipeline(given, goal, stages, capacity, measure), self._declared)
+        state = list((feed or {}).items()), sequences
+        pipeline = self._session.pipeline(given, (goal, stages), (capacity, measure), state)
+        return Pipeline(pipeline, self._declared, sequences)
 
     def problem(self, inputs: Arrays | None = None) -> dict[str, Any]:
         """Returns the placement problem of the model on this session's devices, for the placement simulator:

@@ -20,7 +20,13 @@ pub(crate) struct Pipeline {
 }
 
 impl Pipeline {
-    pub(crate) fn options(goal: &str, stages: &str, capacity: usize, measure: bool) -> Result<PipelineOptions> {
+    /// Returns the options; `feed` and `sequences` bind the session's state.
+    pub(crate) fn options(
+        session: &Session,
+        (goal, stages): (&str, &str),
+        (capacity, measure): (usize, bool),
+        (feed, sequences): (&[(String, String)], usize),
+    ) -> Result<PipelineOptions> {
         let goal = self::goal(goal)?;
         let among = match stages {
             "all" => Among::All,
@@ -33,9 +39,15 @@ impl Pipeline {
                 return Err(Failure::argument(format_args!("option `stages` = {stages:?}: {text}")));
             }
         };
-        let capacity =
-            NonZeroUsize::new(capacity).ok_or_else(|| Failure::argument("option `capacity` = 0: write 1 or more"))?;
-        Ok(PipelineOptions::default().with_goal(goal).with_among(among).with_capacity(capacity).with_measuring(measure))
+        let positive = |name: &str, number: usize| {
+            let none = || Failure::argument(format_args!("option `{name}` = 0: write 1 or more"));
+            NonZeroUsize::new(number).ok_or_else(none)
+        };
+        let feed: Vec<_> = feed.iter().map(|(output, input)| (&**output, &**input)).collect();
+        let state = session.state_pairs(&feed)?;
+        let options = PipelineOptions::default().with_goal(goal).with_among(among).with_measuring(measure);
+        let options = options.with_capacity(positive("capacity", capacity)?);
+        Ok(options.with_state(state, positive("sequences", sequences)?))
     }
 
     pub(crate) fn open(session: Arc<Session>, inputs: &Inputs, options: &PipelineOptions) -> Result<Self> {
@@ -60,10 +72,11 @@ impl Pipeline {
         self.pipeline.max_in_flight()
     }
 
-    /// Pushes a data set, whose arrays are copied, and returns its number.
-    fn push(&self, py: Python<'_>, given: Vec<Given>) -> PyResult<u64> {
+    /// Pushes a data set, whose arrays are copied, and returns its number. The first of a sequence has the first state.
+    fn push(&self, py: Python<'_>, given: Vec<Given>, is_first: bool) -> PyResult<u64> {
         let inputs = copied(&given).map_err(|failure| failure.raise(py))?;
-        watched(py, || self.pipeline.cancel(), None, |_| Ok(self.pipeline.push(&inputs)?))
+        let push = || if is_first { self.pipeline.push_first(&inputs) } else { self.pipeline.push(&inputs) };
+        watched(py, || self.pipeline.cancel(), None, |_| Ok(push()?))
     }
 
     /// Waits for the next result and returns it with its number; `None` once a finished pipeline is empty.

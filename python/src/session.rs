@@ -12,7 +12,7 @@ use anabranch::compare::{CompareOptions, SeriesOptions, compare, measure};
 use anabranch::pipeline::MachineTimes;
 use anabranch::planning::Planned;
 use anabranch::refine::{RefineOptions, Refined, refine};
-use anabranch::session::Run;
+use anabranch::session::{Run, StatePair};
 use anabranch::{Inputs, PlatformFile, Prepared, RunOptions, TensorSpec, ValueInfo};
 use anabranch_placement::format::json::write_problem;
 use pyo3::prelude::*;
@@ -117,7 +117,7 @@ impl Session {
 
     /// Returns the plan that runs with such inputs follow. Inputs that are not given are as the model declares them.
     fn plan(&self, py: Python<'_>, given: Vec<Given>) -> PyResult<Plan> {
-        self.with_filled(py, &given, None, |inputs, _| {
+        self.with_filled(py, &given, &[], None, |inputs, _| {
             Ok(Plan::new(Arc::clone(&self.session), self.model.clone(), self.planned(inputs)?))
         })
     }
@@ -198,23 +198,26 @@ impl Session {
     }
 
     /// Opens a pipeline for inputs of these shapes.
-    #[pyo3(signature = (given, goal, stages, capacity, measure))]
+    #[pyo3(signature = (given, choice, channels, state))]
     fn pipeline(
         &self,
         py: Python<'_>,
         given: Vec<Given>,
-        goal: &str,
-        stages: &str,
-        capacity: usize,
-        measure: bool,
+        choice: (String, String),
+        channels: (usize, bool),
+        state: (Vec<(String, String)>, usize),
     ) -> PyResult<Pipeline> {
-        let options = Pipeline::options(goal, stages, capacity, measure).map_err(|failure| failure.raise(py))?;
-        self.with_filled(py, &given, None, |inputs, _| Pipeline::open(Arc::clone(&self.session), inputs, &options))
+        let options = Pipeline::options(&self.session, (&choice.0, &choice.1), channels, (&state.0, state.1));
+        let options = options.map_err(|failure| failure.raise(py))?;
+        let state = options.state.clone();
+        self.with_filled(py, &given, &state, None, |inputs, _| {
+            Pipeline::open(Arc::clone(&self.session), inputs, &options)
+        })
     }
 
     /// Returns the times of the model's nodes on each device of this machine, as JSON.
     fn times(&self, py: Python<'_>, given: Vec<Given>, measure: bool) -> PyResult<String> {
-        self.with_filled(py, &given, None, |inputs, _| {
+        self.with_filled(py, &given, &[], None, |inputs, _| {
             Ok(serde_json::to_string(&MachineTimes::of(&self.session, inputs, measure)?)?)
         })
     }
@@ -228,7 +231,7 @@ impl Session {
         goal: &str,
         replication: bool,
     ) -> PyResult<String> {
-        self.with_filled(py, &given, None, |inputs, _| {
+        self.with_filled(py, &given, &[], None, |inputs, _| {
             cluster::divided(&self.session, inputs, machines, goal, replication)
         })
     }
@@ -242,14 +245,14 @@ impl Session {
         at: usize,
         device: &str,
     ) -> PyResult<Stage> {
-        self.with_filled(py, &given, None, |inputs, _| {
+        self.with_filled(py, &given, &[], None, |inputs, _| {
             Stage::open(Arc::clone(&self.session), inputs, &stages, at, device)
         })
     }
 
     /// Returns the problem of placing the model, as the simulator's JSON.
     fn problem(&self, py: Python<'_>, given: Vec<Given>) -> PyResult<String> {
-        self.with_filled(py, &given, None, |inputs, _| {
+        self.with_filled(py, &given, &[], None, |inputs, _| {
             let mut problem = self.session.problem(inputs)?;
             problem.name.clone_from(&self.model);
             let mut text = Vec::new();
@@ -330,7 +333,7 @@ impl Session {
     ) -> PyResult<T> {
         let token = anabranch::CancelToken::new();
         let run = RunOptions::default().with_cancel(token.clone());
-        self.with_filled(py, given, Some((&token, progress)), move |inputs, step| work(inputs, run, step))
+        self.with_filled(py, given, &[], Some((&token, progress)), move |inputs, step| work(inputs, run, step))
     }
 
     /// Does long work with the given inputs, and random inputs for the others.
@@ -338,6 +341,7 @@ impl Session {
         &self,
         py: Python<'_>,
         given: &[Given],
+        state: &[StatePair],
         watch: Option<(&anabranch::CancelToken, Option<&Bound<'_, PyAny>>)>,
         work: impl FnOnce(&Inputs, &mut dyn FnMut()) -> Result<T> + Send,
     ) -> PyResult<T> {
@@ -346,7 +350,8 @@ impl Session {
         let inputs = unsafe { borrowed(given) }.map_err(|failure| failure.raise(py))?;
         let stop = || watch.iter().for_each(|(token, _)| token.cancel());
         let progress = watch.and_then(|(_, progress)| progress);
-        watched(py, stop, progress, |step| work(&self.session.fill_random(inputs, 0)?, step))
+        let filled = || self.session.fill_random(self.session.with_first_state(state, inputs)?, 0);
+        watched(py, stop, progress, |step| work(&filled()?, step))
     }
 }
 

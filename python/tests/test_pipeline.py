@@ -63,3 +63,25 @@ def test_what_a_map_leaves_is_not_the_next_ones():
         np.testing.assert_allclose(next(first)[output], expected[1], rtol=1e-5, atol=1e-6)
         first.close()
         check()
+
+
+def test_a_state_stays_in_its_stage_and_begins_anew_with_each_map(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    value = onnx.helper.make_tensor_value_info
+    names = [value(name, onnx.TensorProto.FLOAT, [2]) for name in ("x", "sum_in", "y", "sum_out")]
+    nodes = [onnx.helper.make_node("Add", ["sum_in", "x"], ["sum_out"]), onnx.helper.make_node("Neg", ["sum_out"], ["y"])]
+    graph = onnx.helper.make_graph(nodes, "sums", names[:2], names[2:])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, tmp_path / "sums.onnx")
+    own = session(tmp_path / "sums.onnx", cpu_devices="core")
+    begin = {"x": np.zeros(2, np.float32), "sum_in": np.full(2, 10, np.float32)}
+    with own.pipeline(begin, measure=False, feed={"*_out": "*_in"}, sequences=2) as pipeline:
+        begin["sum_in"][:] = 99
+        for count in (5, 4):
+            found = list(pipeline.map({"x": np.full(2, at, np.float32)} for at in range(count)))
+            assert [outputs["y"].tolist() for outputs in found] == [[-at] * 2 for at in (10, 11, 12, 14, 16)[:count]]
+            assert all(set(outputs) == {"y"} for outputs in found)
+    with pytest.raises(ab.errors.InputError, match="sequences"):
+        own.pipeline(begin, feed={"*_out": "*_in"}, sequences=0)
+    with pytest.raises(ab.AnabranchError, match="no output `z`"):
+        own.pipeline(begin, feed={"z": "sum_in"})

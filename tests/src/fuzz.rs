@@ -119,7 +119,8 @@ static COSTED: LazyLock<(Session, StageCosts)> = LazyLock::new(|| {
     let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/mlp.onnx");
     let session = Session::open(&model, one_cpu().with_dim("batch", 2)).expect("a sound model");
     let inputs = session.fill_random(Inputs::new(), 0).expect("its sizes are known");
-    let costs = StageCosts::of(&session, &inputs, false).expect("it has one phase");
+    let costs =
+        StageCosts::of(&session, &inputs, &PipelineOptions::default().with_measuring(false)).expect("it has one phase");
     (session, costs)
 });
 

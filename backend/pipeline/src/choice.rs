@@ -6,6 +6,7 @@ use super::costs::StageCosts;
 use super::interval::Cut;
 use super::mapping::{On, Stages, refused};
 use super::options::{Among, PipelineOptions};
+use super::state::Feedback;
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_execute::ExecError;
 use anabranch_ir::program::{NodeId, Origin, Program};
@@ -58,6 +59,11 @@ pub(super) fn candidates(costs: &StageCosts, options: &PipelineOptions) -> Resul
              them out, or the other mapping";
         return Err(refused(text.into()));
     }
+    let is_shared = matches!(options.among, Among::Replicated(_) | Among::DataParallel(_));
+    if !costs.states.is_empty() && is_shared {
+        let text = "a model with state has one device per stage; leave out the number of copies or cores";
+        return Err(refused(text.into()));
+    }
     let mut found = Vec::new();
     let all = options.among == Among::All;
     if all || options.among == Among::Together {
@@ -73,7 +79,9 @@ pub(super) fn candidates(costs: &StageCosts, options: &PipelineOptions) -> Resul
         Among::Pipelined => found.extend(searched(costs, options.goal, SINGLE)?),
         Among::All if costs.bound => {}
         Among::All => {
-            found.extend(replicated(costs, None)?);
+            if costs.states.is_empty() {
+                found.extend(replicated(costs, None)?);
+            }
             if options.data_parallel && !costs.teams.is_empty() {
                 found.extend(searched(costs, options.goal, SHARED)?);
             }
@@ -163,12 +171,13 @@ fn searched(costs: &StageCosts, goal: Goal, rules: Rules) -> Result<Option<Candi
     }
     let bytes = |at: usize, live: &[u64]| live.get(at).copied().unwrap_or(0);
     let all: Vec<NodeId> = costs.program().node_ids().collect();
-    let live = Cut::new(costs.program(), &all, &[all.len()]).live;
+    let live = Cut::new(costs.program(), &all, &[all.len()], &costs.states).live;
     let options = CutOptions { stages: CUTS, input: bytes(0, &live), output: bytes(1, &live) };
     let seconds = |task: TaskId, processor: usize| Some(costs.seconds[task.index()][processor]);
     let found = cut(&graph(costs.program())?, costs.processors.len(), seconds, options);
     let order: Vec<NodeId> = found.order.iter().map(|task| NodeId(task.0)).collect();
-    let sizes: Vec<usize> = found.starts.windows(2).map(|ends| ends[1] - ends[0]).collect();
+    let (order, starts) = Feedback::keeping(&costs.states, costs.program(), order, found.starts);
+    let sizes: Vec<usize> = starts.windows(2).map(|ends| ends[1] - ends[0]).collect();
     let problem = problem(costs, &order, &sizes, rules)?;
     // If no mapping keeps the bound, the nearest is among the other candidates.
     let Ok(chosen) = choose(&problem, goal) else { return Ok(None) };
@@ -208,12 +217,13 @@ fn judged(costs: &StageCosts, how: &str, stages: Stages) -> Result<Candidate, Se
 
 /// Returns the problem of mapping these intervals of nodes.
 fn problem(costs: &StageCosts, order: &[NodeId], sizes: &[usize], rules: Rules) -> Result<Problem, SessionError> {
-    let data = Cut::new(costs.program(), order, sizes).live;
+    let Cut { parts, live: data, .. } = Cut::new(costs.program(), order, sizes, &costs.states);
     let (mut stages, mut from) = (Vec::new(), 0);
-    for size in sizes {
+    for (size, part) in sizes.iter().zip(parts) {
         let nodes = &order[from..from + size];
         let times = (0..costs.processors.len()).map(|processor| Some(costs.sum(nodes, processor))).collect();
-        let stage = Stage::new(format!("stage {}", stages.len()), times).with_kind(StageKind::DataParallel);
+        let kind = if part.states.is_empty() { StageKind::DataParallel } else { StageKind::Monolithic };
+        let stage = Stage::new(format!("stage {}", stages.len()), times).with_kind(kind);
         let serial = costs.teams.first().map_or(0.0, |team| costs.serial_share(nodes, team.cores[0]));
         stages.push(stage.with_serial(serial));
         from += size;

@@ -8,8 +8,9 @@
 use super::channel_capacities::ChannelCapacities;
 use super::handover;
 use super::options::PipelineOptions;
-use super::part_planner::{self, PartPlanner};
-use super::processors::{Processor, processors};
+use super::part_planner::PartPlanner;
+use super::processors::{Processor, processors, whole_devices};
+use super::state::Feedback;
 use super::teams::{Team, serial_shares};
 use super::wiring::Wiring;
 use anabranch_costs::median;
@@ -41,6 +42,8 @@ pub struct StageCosts {
     measured: bool,
     /// Whether nodes are bound to devices. Only the session's own plan keeps such bindings.
     pub(super) bound: bool,
+    /// States that pass from data set to data set.
+    pub(super) states: Vec<Feedback>,
 }
 
 impl StageCosts {
@@ -49,17 +52,23 @@ impl StageCosts {
     /// Measuring takes some ten runs of the model on one core, and as many on all cores of each CPU device together.
     /// The time to hand over a data set is always measured, which takes some milliseconds.
     ///
+    /// Only the options `measure` and `state` count. If there is state, `inputs` has its first values, and stages are on
+    /// whole devices instead of cores.
+    ///
     /// # Errors
-    /// If the inputs do not fit the model, or it cannot be planned or run.
-    pub fn of(session: &Session, inputs: &Inputs, measure: bool) -> Result<Self, SessionError> {
+    /// If the inputs do not fit the model, it cannot be planned or run, or states cannot stay in a stage.
+    pub fn of(session: &Session, inputs: &Inputs, options: &PipelineOptions) -> Result<Self, SessionError> {
         let parts = PartPlanner::of(session, inputs)?;
         let given = ordered(inputs, &parts.lowered.program, |_| true)?;
-        let (processors, teams) = processors(session)?;
+        let states = Feedback::all(&parts.lowered.program, &options.state, &given)?;
+        let (processors, teams) =
+            if states.is_empty() { processors(session)? } else { (whole_devices(session), Vec::new()) };
         let planned = session.plan_with(inputs, &session.choice())?;
         if session.options.calibrate {
             processors.iter().try_for_each(|processor| session.calibrate_parts(&processor.devices))?;
         }
-        let parts = PartPlanner { machine: session.costs().here().clone(), ..parts };
+        let (machine, has_state) = (session.costs().here().clone(), !states.is_empty());
+        let parts = PartPlanner { machine, has_state, ..parts };
         let mut costs = Self {
             serial: vec![0.0; parts.lowered.program.nodes.len()],
             seconds: Vec::new(),
@@ -67,13 +76,14 @@ impl StageCosts {
             bound: session.options.constraints != Constraints::default(),
             handover: 0.0,
             measured: false,
+            states,
             parts,
             processors,
             teams,
             planned,
         };
         costs.predict()?;
-        if measure {
+        if options.measure {
             costs.measure(session, &given)?;
         }
         costs.handover = costs.handed_over(session, inputs)?;
@@ -86,7 +96,7 @@ impl StageCosts {
         let nodes: Vec<NodeId> = self.program().node_ids().collect();
         let rate: f64 = (0..self.processors.len()).map(|processor| 1.0 / self.sum(&nodes, processor)).sum();
         let capacity = PipelineOptions::default().capacity.get();
-        let channels = ChannelCapacities::of(&Wiring::whole(self.program()), &[1], capacity, 1.0 / rate);
+        let channels = ChannelCapacities::of(&Wiring::whole(self.program(), &self.states), &[1], capacity, 1.0 / rate);
         handover::measured(self.program(), inputs, &core.pool(session), &channels)
     }
 
@@ -193,7 +203,7 @@ impl StageCosts {
         let columns = self.parts.by_kind(session, inputs, &self.wholes())?;
         self.take_shares(&columns);
         let prepared = session.ready(&self.planned)?;
-        let times = part_planner::timed(&prepared.executor, inputs, &RunOptions::default())?;
+        let times = self.parts.timed(&prepared.executor, inputs, &RunOptions::default())?;
         let times: Vec<f64> = times.iter().map(|run| run.makespan.as_secs_f64()).collect();
         self.together = median(&times).unwrap_or(self.together);
         self.measured = true;
@@ -211,7 +221,7 @@ impl StageCosts {
         let options = anabranch_session::SessionConfig::default().with_devices(devices).with_dim("batch", 2);
         let session = Session::open(model, options).expect("a model");
         let set = session.fill_random(Inputs::new(), 0).expect("small");
-        let mut costs = Self::of(&session, &set, false).expect("costs");
+        let mut costs = Self::of(&session, &set, &PipelineOptions::default().with_measuring(false)).expect("costs");
         let nodes = costs.program().nodes.len();
         let named = |at: usize| Processor { name: format!("cpu0.{at}"), ..costs.processors[0].clone() };
         let device = session.inventory().cpus[0].clone();

@@ -22,6 +22,9 @@ use std::time::Duration;
 /// [`Self::max_in_flight`] ahead, or use [`Self::run_all`]. All methods may be called from several threads. A pipeline
 /// that is dropped ends at once.
 ///
+/// A model may have state ([`PipelineOptions::state`](super::PipelineOptions::state)): each stage then keeps what it
+/// reads of the data set before. Inputs and results are without states.
+///
 /// A stage that fails ends the pipeline: results of earlier data sets come first, then the error, then nothing. If all
 /// devices of a stage are of one kind, results are those of [`Session::run`](anabranch_session::Session::run) on that
 /// kind, bit for bit.
@@ -99,7 +102,8 @@ pub struct Finished {
 
 impl Pipeline {
     pub(super) fn new(Parts { line, plan, wiring, program, charge }: Parts) -> Self {
-        let names = program.outputs.iter().map(|output| output.name.clone()).collect();
+        let leaving = program.outputs.iter().zip(&wiring.outputs).filter(|(_, leaving)| leaving.is_some());
+        let names = leaving.map(|(output, _)| output.name.clone()).collect();
         let fill = plan.stages.iter().map(|stage| stage.devices.len() as u64).sum();
         let watch = Mutex::new(Watch::new(fill));
         Self { line, plan, wiring, program, names, watch, _charge: charge }
@@ -122,9 +126,22 @@ impl Pipeline {
     /// ended. If a failure ended it, the error is that failure. A data set that was not accepted does not end the
     /// pipeline.
     pub fn push(&self, inputs: &Inputs) -> Result<u64, PipelineError> {
-        let given = ordered(inputs, &self.program, |_| true)?;
+        self.put(inputs, false)
+    }
+
+    /// [`Self::push`], and lets the sequence of this data set begin with the first state again.
+    ///
+    /// # Errors
+    /// As [`Self::push`].
+    pub fn push_first(&self, inputs: &Inputs) -> Result<u64, PipelineError> {
+        self.put(inputs, true)
+    }
+
+    fn put(&self, inputs: &Inputs, is_first: bool) -> Result<u64, PipelineError> {
+        let given = ordered(inputs, &self.program, |at| self.wiring.inputs[at].is_some())?;
+        let packet = Packet { is_first, ..Packet::new(&given, &self.wiring) };
         let ended = |text: &str| PipelineError::from(ExecError::new(ErrorKind::Cancelled, text));
-        self.line.push(Packet::new(&given, &self.wiring)).map_err(|refused| match refused {
+        self.line.push(packet).map_err(|refused| match refused {
             Refused::Finished => ended("the pipeline was finished and takes no more samples"),
             Refused::Ended(Some(failure)) => failure,
             Refused::Ended(None) => ended("the pipeline was cancelled"),

@@ -12,6 +12,7 @@
 use super::channel_capacities::ChannelCapacities;
 use super::line::{Line, Replica, Stage, Work};
 use super::packet::{Packet, work};
+use super::state::Kept;
 use super::wiring::{Leaving, Route, Wiring};
 use anabranch_costs::median;
 use anabranch_execute::{DevicePool, ExecError, RunOptions, RunOutput};
@@ -48,11 +49,16 @@ pub(super) fn measured(
 /// Returns the wiring of a stage whose outputs are its inputs.
 fn passing_on(inputs: &[&Tensor]) -> Wiring {
     let count = inputs.len();
-    let leaving = |(at, input): (usize, &&Tensor)| Leaving::Slot(count + at, input.shape().clone());
-    let route = Route { reads: (0..count).collect(), makes: (count..2 * count).collect(), drops: (0..count).collect() };
+    let leaving = |(at, input): (usize, &&Tensor)| Some(Leaving::Slot(count + at, input.shape().clone()));
+    let route = Route {
+        reads: (0..count).collect(),
+        makes: (count..2 * count).collect(),
+        drops: (0..count).collect(),
+        states: Vec::new(),
+    };
     Wiring {
         slots: 2 * count,
-        inputs: (0..count).collect(),
+        inputs: (0..count).map(Some).collect(),
         outputs: inputs.iter().enumerate().map(leaving).collect(),
         routes: vec![route],
         live: vec![0; 2],
@@ -76,7 +82,7 @@ fn empty_line(
             output.outputs.extend(inputs.iter().copied().cloned());
             Ok(())
         };
-        work(run, route, kept, RunOptions::default())
+        work(run, route, Kept::default(), kept, RunOptions::default())
     };
     let replica = Replica { device: "no device".into(), start: Box::new(start) };
     let stage =

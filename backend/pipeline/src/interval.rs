@@ -2,6 +2,7 @@
 //! later parts or the caller need become its outputs. Nothing is lowered or fused again, so that its nodes compute the
 //! same as in the whole program.
 
+use super::state::Feedback;
 use anabranch_ir::program::{Node, NodeId, Origin, Output, Program, Value, ValueId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,14 +31,16 @@ pub(super) struct Part {
     pub(super) makes: Vec<usize>,
     /// Slots that nothing reads after it.
     pub(super) drops: Vec<usize>,
+    /// States that it keeps, as in [`Route::states`](super::wiring::Route::states).
+    pub(super) states: Vec<(usize, usize, usize)>,
 }
 
 impl Cut {
     /// Cuts a program.
     ///
-    /// `order` holds all of its nodes in a topological order, and `sizes` the number of nodes of each part. O(nodes +
-    /// values × parts).
-    pub(super) fn new(whole: &Program, order: &[NodeId], sizes: &[usize]) -> Self {
+    /// `order` holds all of its nodes in a topological order, and `sizes` the number of nodes of each part. No state
+    /// may span several parts ([`Feedback::verify`]). O(nodes + values × (parts + states)).
+    pub(super) fn new(whole: &Program, order: &[NodeId], sizes: &[usize], states: &[Feedback]) -> Self {
         let mut part_of = vec![0; whole.nodes.len()];
         let (mut ranges, mut from) = (Vec::new(), 0);
         for (part, size) in sizes.iter().enumerate() {
@@ -45,7 +48,7 @@ impl Cut {
             nodes.iter().for_each(|node| part_of[node.index()] = part);
             (from, _) = (from + size, ranges.push(nodes));
         }
-        let spans = Spans::of(whole, &part_of, sizes.len());
+        let spans = Spans::of(whole, &part_of, sizes.len(), states);
         let slots: BTreeMap<ValueId, usize> = spans.carried().zip(0..).collect();
         let part = |(at, nodes): (usize, &&[NodeId])| spans.part(whole, at, nodes, &slots);
         let at_most = |end: usize| spans.live(whole, end);
@@ -65,12 +68,22 @@ struct Spans {
     /// The part before which it exists, and the last part that reads it. The number of parts stands for the caller.
     of: BTreeMap<ValueId, (usize, usize)>,
     parts: usize,
+    /// States by the parts that keep them: their numbers, and the values of their inputs and outputs.
+    states: Vec<Vec<(usize, ValueId, ValueId)>>,
+    /// Inputs that are states: they do not pass to the part that keeps them.
+    kept: BTreeSet<ValueId>,
 }
 
 impl Spans {
-    fn of(whole: &Program, part_of: &[usize], parts: usize) -> Self {
-        let mut of = BTreeMap::new();
+    fn of(whole: &Program, part_of: &[usize], parts: usize, states: &[Feedback]) -> Self {
+        let (mut of, mut kept, mut by_part) = (BTreeMap::new(), BTreeSet::new(), vec![Vec::new(); parts]);
         whole.inputs.iter().for_each(|input| _ = of.insert(*input, (0, 0)));
+        for (number, state) in states.iter().enumerate() {
+            let (home, output) = (state.home(|node| part_of[node.index()]), whole.outputs[state.output].value);
+            by_part[home].push((number, state.input, output));
+            kept.insert(state.input);
+            of.insert(state.input, (home, home));
+        }
         for (at, node) in whole.nodes.iter().enumerate() {
             node.outputs.iter().for_each(|made| _ = of.insert(*made, (part_of[at] + 1, 0)));
         }
@@ -82,11 +95,19 @@ impl Spans {
         for (at, node) in whole.nodes.iter().enumerate() {
             node.inputs.iter().for_each(|input| read(*input, part_of[at]));
         }
-        whole.outputs.iter().for_each(|output| read(output.value, parts));
-        let inputs: BTreeSet<_> = whole.inputs.iter().copied().collect();
+        let is_state = |at: usize| states.iter().any(|state| state.output == at);
+        let leaving = whole.outputs.iter().enumerate().filter(|(at, _)| !is_state(*at));
+        leaving.for_each(|(_, output)| read(output.value, parts));
+        by_part
+            .iter()
+            .zip(0..)
+            .flat_map(|(states, home)| states.iter().map(move |(.., made)| (*made, home)))
+            .for_each(|(made, home)| read(made, home));
+        let named = by_part.iter().flatten().map(|(.., made)| *made).chain(whole.inputs.iter().copied());
+        let named: BTreeSet<ValueId> = named.collect();
         // A value that is read only in the part that makes it does not pass between parts.
-        of.retain(|value, (there, last)| there <= last || inputs.contains(value));
-        Self { of, parts }
+        of.retain(|value, (there, last)| there <= last || named.contains(value));
+        Self { of, parts, states: by_part, kept }
     }
 
     fn carried(&self) -> impl Iterator<Item = ValueId> {
@@ -95,7 +116,8 @@ impl Spans {
 
     /// Returns the bytes alive before a part, or after the last.
     fn live(&self, whole: &Program, part: usize) -> u64 {
-        let alive = self.of.iter().filter(|(_, (there, last))| *there <= part && part <= *last);
+        let arrives = |value: &ValueId, there: usize| there < part || there == part && !self.kept.contains(value);
+        let alive = self.of.iter().filter(|(value, (there, last))| arrives(value, *there) && part <= *last);
         alive.map(|(value, _)| whole.value(*value).spec.bytes() as u64).sum()
     }
 
@@ -120,9 +142,10 @@ impl Spans {
                 makes.push(*slot);
             }
         }
-        let dies = |(_, (there, last)): &(&ValueId, &(usize, usize))| *there <= at && *last == at && *last < self.parts;
+        let dies = |(_, (_, last)): &(&ValueId, &(usize, usize))| *last == at && *last < self.parts;
         let drops = self.of.iter().filter(dies).map(|(value, _)| slots[value]).collect();
-        Part { program: Arc::new(copy.program), reads, makes, drops }
+        let states = self.states[at].iter().map(|(number, input, made)| (*number, slots[input], slots[made])).collect();
+        Part { program: Arc::new(copy.program), reads, makes, drops, states }
     }
 }
 

@@ -28,6 +28,7 @@ mod part_planner;
 mod plan;
 mod processors;
 mod ring;
+mod state;
 mod teams;
 #[cfg(test)]
 mod tests;

@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-/// Work of a replica on each of its data sets.
-pub(super) type Work<T> = Box<dyn FnMut(&mut T) -> Result<(), SessionError>>;
+/// Work of a replica on each of its data sets, which it gets with their numbers.
+pub(super) type Work<T> = Box<dyn FnMut(u64, &mut T) -> Result<(), SessionError>>;
 
 /// One of the devices that do the work of a stage.
 pub(super) struct Replica<T> {
@@ -181,7 +181,7 @@ impl<T> Shared<T> {
             // There is no data set to blame yet: the replica fails at its first.
             Err(payload) => {
                 let error: SessionError = ExecError::panicked(&*payload).into();
-                Box::new(move |_: &mut T| Err(error.clone()))
+                Box::new(move |_, _: &mut T| Err(error.clone()))
             }
         };
         loop {
@@ -192,7 +192,7 @@ impl<T> Shared<T> {
             };
             let result = item.and_then(|mut item| {
                 let begun = self.origin.elapsed();
-                let attempt = catch_unwind(AssertUnwindSafe(|| work(&mut item)));
+                let attempt = catch_unwind(AssertUnwindSafe(|| work(number, &mut item)));
                 let done = attempt.unwrap_or_else(|payload| Err(ExecError::panicked(&*payload).into()));
                 done.map_err(|cause| PipelineError::at(number, seat.stage, &device, cause))?;
                 lock(&self.times[seat.stage][seat.replica]).add(number, begun, self.origin.elapsed());

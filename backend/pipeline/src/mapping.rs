@@ -1,6 +1,7 @@
 //! Nodes and devices of each stage, as a pipeline file holds them and people edit them.
 
 use super::costs::StageCosts;
+use super::state::Feedback;
 use super::teams::group_name;
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_base::files;
@@ -162,6 +163,7 @@ impl Stages {
     /// that groups are possible.
     pub(super) fn verify(&self, costs: &StageCosts) -> Result<(), SessionError> {
         verify_order(costs.program(), &self.order)?;
+        self.verify_states(costs)?;
         let mut taken = vec![false; costs.processors.len()];
         for processor in self.on.iter().flat_map(|on| &on.processors) {
             if std::mem::replace(&mut taken[*processor], true) {
@@ -173,6 +175,27 @@ impl Stages {
             return Err(refused(format!("stage {at} has no device")));
         }
         self.on.iter().flat_map(On::takers).try_for_each(|taker| costs.taker(taker).map(drop))
+    }
+}
+
+impl Stages {
+    /// Verifies that each state stays in one stage, and that such a stage has one device.
+    fn verify_states(&self, costs: &StageCosts) -> Result<(), SessionError> {
+        let mut stage_of = vec![0; self.order.len()];
+        for stage in 0..self.sizes.len() {
+            self.nodes(stage).iter().for_each(|node| stage_of[node.index()] = stage);
+        }
+        let stage = |node: NodeId| stage_of[node.index()];
+        Feedback::verify(&costs.states, costs.program(), stage)?;
+        let shared = |state: &&Feedback| self.on[state.home(stage)].takers().len() > 1;
+        match costs.states.iter().find(shared) {
+            Some(state) => Err(refused(format!(
+                "stage {} keeps the state {:?}, so that one device does all its work; leave out the others",
+                state.home(stage),
+                costs.program().value(state.input).name
+            ))),
+            None => Ok(()),
+        }
     }
 }
 

@@ -197,7 +197,8 @@ mod tests {
             spans: Vec::new(),
         };
         let took = devices.iter().zip([2.0, 2.0, 8.0]).map(replica).collect();
-        let stage = StagePlan { devices, nodes: Vec::new(), seconds: vec![count; 3], in_turn: true, bytes_in: 0 };
+        let stage =
+            StagePlan { devices, nodes: Vec::new(), seconds: vec![count; 3], in_turn: true, bytes_in: 0, state: 0 };
         let plan = PipelinePlan {
             how: "given".into(),
             stages: vec![stage],

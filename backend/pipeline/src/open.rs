@@ -11,7 +11,8 @@ use super::options::PipelineOptions;
 use super::packet::{Packet, work};
 use super::plan::{PipelinePlan, StagePlan, Tried};
 use super::processors::Processor;
-use super::wiring::Wiring;
+use super::state::{Feedback, Kept};
+use super::wiring::{Route, Wiring};
 use anabranch_execute::Executor;
 use anabranch_placement::pipeline::Goal;
 use anabranch_planning::Planned;
@@ -25,7 +26,7 @@ impl Pipeline {
     /// # Errors
     /// If the inputs do not fit the model, none of the mappings to choose from fits, or a device cannot be used.
     pub fn open(session: &Session, inputs: &Inputs, options: &PipelineOptions) -> Result<Self, SessionError> {
-        Self::with_costs(session, &StageCosts::of(session, inputs, options.measure)?, options)
+        Self::with_costs(session, &StageCosts::of(session, inputs, options)?, options)
     }
 
     /// Opens a pipeline as [`Self::open`] does, with costs that are already known.
@@ -72,19 +73,20 @@ impl Opening<'_> {
     /// Returns the parts of a pipeline of one stage, which is the session's own plan.
     fn together(&self, candidate: &Candidate) -> Result<Parts, SessionError> {
         let program = &self.costs.parts.lowered.program;
-        let wiring = Wiring::whole(program);
+        let wiring = Wiring::whole(program, &self.costs.states);
         let channels = ChannelCapacities::of(&wiring, &[1], self.options.capacity.get(), self.stride(candidate));
         let prepared = self.session.ready(&self.costs.planned)?;
-        let (charge, mut held) = self.session.hold(&[], channels.bytes)?;
+        let (charge, mut held) = self.session.hold(&[], channels.bytes.saturating_add(self.state_bytes()))?;
         for (bytes, memory) in held.iter_mut().zip(prepared.plan().memory().devices()) {
             *bytes += memory.peak();
         }
         let device = self.session.inventory().devices().map(|device| device.name()).collect::<Vec<_>>().join("+");
         let (route, options, kept) = (wiring.routes[0].clone(), self.options.run.clone(), channels.kept[0]);
+        let states = self.kept(&route, &prepared.executor);
         let start = move || -> Work<Packet> {
             let run =
                 move |inputs: &[&_], options: &_, output: &mut _| prepared.executor.run_into(inputs, options, output);
-            work(run, route, kept, options)
+            work(run, route, states, kept, options)
         };
         let replica = Replica { device: device.clone(), start: Box::new(start) };
         let stage = StagePlan {
@@ -93,6 +95,7 @@ impl Opening<'_> {
             seconds: vec![self.costs.together],
             in_turn: false,
             bytes_in: wiring.live[0],
+            state: self.state_bytes(),
         };
         let (capacity, gather) = (channels.capacities[0], channels.gather);
         let stages = vec![Stage { replicas: vec![replica], in_turn: false, capacity, gather }];
@@ -104,15 +107,16 @@ impl Opening<'_> {
     /// Returns the parts of a pipeline whose stages are on devices of their own.
     fn in_stages(&self, candidate: &Candidate, stages: &Stages) -> Result<Parts, SessionError> {
         let program = &self.costs.parts.lowered.program;
-        let cut = Cut::new(program, &stages.order, &stages.sizes);
-        let wiring = Wiring::of(&cut, program)?;
+        let states = &self.costs.states;
+        let cut = Cut::new(program, &stages.order, &stages.sizes, states);
+        let wiring = Wiring::of(&cut, program, states)?;
         let takers = |on: &On| on.takers().map(|taker| self.costs.taker(taker)).collect::<Result<Vec<_>, _>>();
         let takers = stages.on.iter().map(takers).collect::<Result<Vec<_>, _>>()?;
         let counts: Vec<usize> = takers.iter().map(Vec::len).collect();
         let channels = ChannelCapacities::of(&wiring, &counts, self.options.capacity.get(), self.stride(candidate));
         let plans = self.plans(&cut, &takers)?;
         let of_all: Vec<_> = plans.iter().flatten().cloned().collect();
-        let (charge, held) = self.session.hold(&of_all, channels.bytes)?;
+        let (charge, held) = self.session.hold(&of_all, channels.bytes.saturating_add(self.state_bytes()))?;
         let (mut line, mut described) = (Vec::new(), Vec::new());
         for (at, plans) in plans.into_iter().enumerate() {
             let on = &takers[at];
@@ -132,6 +136,7 @@ impl Opening<'_> {
                 seconds,
                 in_turn,
                 bytes_in: wiring.live[at],
+                state: self.bytes_of(&wiring.routes[at]),
             });
             // If replicas take turns, gathering would only delay: no other replica may take the data set.
             let gather = if in_turn { 1 } else { channels.gather };
@@ -140,6 +145,22 @@ impl Opening<'_> {
         let plan = self.plan(candidate, described, held, channels.bytes);
         let line = Line::start(line, channels.capacities[stages.on.len()], channels.gather)?;
         Ok(Parts { line, plan, wiring, program: Arc::clone(program), charge })
+    }
+
+    /// Returns the first states of a stage.
+    fn kept(&self, route: &Route, executor: &Executor) -> Kept {
+        Kept::new(route, &self.costs.states, self.options.sequences.get(), executor)
+    }
+
+    /// Returns the bytes of a stage's states.
+    fn bytes_of(&self, route: &Route) -> u64 {
+        let states = route.states.iter().map(|(number, ..)| &self.costs.states[*number]);
+        Feedback::total(states, self.options.sequences.get())
+    }
+
+    /// Returns the bytes of all states.
+    fn state_bytes(&self) -> u64 {
+        Feedback::total(&self.costs.states, self.options.sequences.get())
     }
 
     /// Returns the seconds between data sets that may be gathered, or infinity if latency counts.
@@ -173,13 +194,14 @@ impl Opening<'_> {
         let pool = processor.pool(self.session);
         let executor = Executor::new(Arc::clone(planned.plan()), Arc::new(planned.kernels()), &pool)?;
         let (route, options) = (wiring.routes[stage].clone(), self.options.run.clone());
+        let states = self.kept(&route, &executor);
         let start = move || -> Work<Packet> {
             let pinned = pool.pin_caller();
             let run = move |inputs: &[&_], options: &_, output: &mut _| {
                 let _on_its_core = &pinned;
                 executor.run_into(inputs, options, output)
             };
-            work(run, route, kept, options)
+            work(run, route, states, kept, options)
         };
         Ok(Replica { device: processor.name.clone(), start: Box::new(start) })
     }

@@ -3,6 +3,7 @@
 use super::mapping::StageMapping;
 use anabranch_execute::RunOptions;
 use anabranch_placement::pipeline::Goal;
+use anabranch_session::StatePair;
 use std::num::NonZeroUsize;
 
 /// Options of a [`Pipeline`](super::Pipeline). Start from [`Default`] and set the fields that differ.
@@ -26,6 +27,13 @@ pub struct PipelineOptions {
     ///
     /// Measuring takes some ten runs of the model on one core, and as many on all cores of each CPU device together.
     pub measure: bool,
+    /// Outputs of a data set that are inputs of the next one of its sequence. Default: none.
+    ///
+    /// The stage that reads such a state keeps it, on one device. States are not among the results.
+    pub state: Vec<StatePair>,
+    /// Number of sequences that are in the pipeline at a time: data set `n` belongs to sequence `n` modulo this number.
+    /// Each has a state of its own. Default: 1.
+    pub sequences: NonZeroUsize,
     /// Options of each stage's runs.
     pub run: RunOptions,
 }
@@ -54,7 +62,8 @@ impl Default for PipelineOptions {
     fn default() -> Self {
         let capacity = NonZeroUsize::MIN.saturating_add(1);
         let (goal, among, run) = (Goal::Period, Among::All, RunOptions::default());
-        Self { goal, among, capacity, data_parallel: true, measure: true, run }
+        let (state, sequences) = (Vec::new(), NonZeroUsize::MIN);
+        Self { goal, among, capacity, data_parallel: true, measure: true, state, sequences, run }
     }
 }
 
@@ -82,6 +91,13 @@ impl PipelineOptions {
     /// Sets whether costs are measured first (default: true).
     pub fn with_measuring(self, measure: bool) -> Self {
         Self { measure, ..self }
+    }
+
+    /// Binds outputs of a data set to inputs of the next one of its sequence (default: none), and sets the number of
+    /// sequences (default: 1). [`Session::state_pairs`](anabranch_session::Session::state_pairs) makes pairs of
+    /// patterns.
+    pub fn with_state(self, state: Vec<StatePair>, sequences: NonZeroUsize) -> Self {
+        Self { state, sequences, ..self }
     }
 
     /// Sets the options of the stages' runs.

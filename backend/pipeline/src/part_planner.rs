@@ -3,7 +3,7 @@
 use super::mapping::refused;
 use super::processors::Processor;
 use anabranch_costs::{MachineCosts, median};
-use anabranch_execute::{Activity, DevicePool, ExecError, Executor, RunOptions, RunOutput};
+use anabranch_execute::{Activity, DevicePool, ExecError, Executor, RunOptions, RunOutput, placeholder};
 use anabranch_ir::program::Program;
 use anabranch_kernels::Tensor;
 use anabranch_plan::StreamMode;
@@ -21,6 +21,8 @@ pub(super) struct PartPlanner {
     pub(super) lowered: Arc<Lowered>,
     /// Costs of the machine's devices and links.
     pub(super) machine: MachineCosts,
+    /// Whether runs go on with states in place, as far as kernels can.
+    pub(super) has_state: bool,
 }
 
 impl PartPlanner {
@@ -39,7 +41,7 @@ impl PartPlanner {
                  divided into stages; run the samples one after the other";
             return Err(refused(text.into()));
         }
-        Ok(Self { lowered, machine: session.costs().here().clone() })
+        Ok(Self { lowered, machine: session.costs().here().clone(), has_state: false })
     }
 
     /// Plans a part of the program on a processor.
@@ -116,10 +118,34 @@ impl PartPlanner {
         }
         let run = |(pool, unstreamed, usual): &(Arc<DevicePool>, Executor, Executor)| {
             let _pinned = pool.pin_caller();
-            let profiled = timed(unstreamed, inputs, &RunOptions::default().with_profile(true))?;
-            Ok((profiled, timed(usual, inputs, &RunOptions::default())?))
+            let profiled = self.timed(unstreamed, inputs, &RunOptions::default().with_profile(true))?;
+            Ok((profiled, self.timed(usual, inputs, &RunOptions::default())?))
         };
         Ok(Some(node_seconds(whole, &at_once(&executors, run)?)))
+    }
+
+    /// Runs once untimed, then [`RUNS`] more times.
+    pub(super) fn timed(
+        &self,
+        executor: &Executor,
+        inputs: &[&Tensor],
+        options: &RunOptions,
+    ) -> Result<Vec<RunOutput>, SessionError> {
+        let mut outputs = RunOutput::default();
+        let mut runs = Vec::new();
+        let in_place = if self.has_state { executor.in_place() } else { &[] };
+        let former: Vec<Tensor> = in_place.iter().map(|pair| placeholder(inputs[pair.input].dtype())).collect();
+        let mut later = inputs.to_vec();
+        in_place.iter().zip(&former).for_each(|(pair, former)| later[pair.input] = former);
+        for at in 0..=RUNS {
+            let begun = Instant::now();
+            executor.run_into(if at == 0 { inputs } else { &later }, options, &mut outputs)?;
+            if at > 0 {
+                let (events, makespan) = (std::mem::take(&mut outputs.events), begun.elapsed());
+                runs.push(RunOutput { events, makespan, ..RunOutput::default() });
+            }
+        }
+        Ok(runs)
     }
 }
 
@@ -152,25 +178,6 @@ fn at_once<T: Sync, R: Send>(
         Ok::<_, SessionError>(threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| failed())).collect())
     })?;
     runs.into_iter().collect()
-}
-
-/// Runs once untimed, then [`RUNS`] more times.
-pub(super) fn timed(
-    executor: &Executor,
-    inputs: &[&Tensor],
-    options: &RunOptions,
-) -> Result<Vec<RunOutput>, SessionError> {
-    let mut outputs = RunOutput::default();
-    let mut runs = Vec::new();
-    for at in 0..=RUNS {
-        let begun = Instant::now();
-        executor.run_into(inputs, options, &mut outputs)?;
-        if at > 0 {
-            let (events, makespan) = (std::mem::take(&mut outputs.events), begun.elapsed());
-            runs.push(RunOutput { events, makespan, ..RunOutput::default() });
-        }
-    }
-    Ok(runs)
 }
 
 /// Returns the median time of each node in the profiled runs, scaled so that they add up to the time of runs without

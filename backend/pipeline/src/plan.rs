@@ -45,6 +45,8 @@ pub struct StagePlan {
     pub in_turn: bool,
     /// Bytes of a data set before the stage.
     pub bytes_in: u64,
+    /// Bytes of the states that it keeps, of all sequences.
+    pub state: u64,
 }
 
 /// A mapping that was considered.

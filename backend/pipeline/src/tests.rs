@@ -21,7 +21,10 @@ fn stage<T: 'static>(
 ) -> Stage<T> {
     let replica = |number: usize| {
         let work = work.clone();
-        Replica { device: format!("device{number}"), start: Box::new(move || -> Work<T> { Box::new(work) }) }
+        Replica {
+            device: format!("device{number}"),
+            start: Box::new(move || -> Work<T> { Box::new(move |_, item: &mut T| work(item)) }),
+        }
     };
     Stage { replicas: (0..replicas).map(replica).collect(), in_turn: false, capacity, gather: 1 }
 }

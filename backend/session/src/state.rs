@@ -105,6 +105,33 @@ impl Session {
             runs: 0,
         })
     }
+
+    /// Adds the first state of these pairs to inputs, where they do not have it: zeros, whose sizes these inputs and
+    /// the options tell. A growing axis whose size they do not tell has no elements.
+    ///
+    /// # Errors
+    /// If a size is not told, or there is no memory.
+    pub fn with_first_state(&self, pairs: &[StatePair], mut inputs: Inputs) -> Result<Inputs, SessionError> {
+        within_memory(|| self.begin_state(pairs, &mut inputs))?;
+        Ok(inputs)
+    }
+
+    /// Makes the first state of what is not given.
+    fn begin_state(&self, pairs: &[StatePair], inputs: &mut Inputs) -> Result<(), SessionError> {
+        let mut specs = Vec::new();
+        for StatePair { input, growing, .. } in pairs.iter().filter(|pair| inputs.given(&pair.input).is_none()) {
+            specs.push((input, self.first_state(input, *growing, inputs)?));
+        }
+        self.check_host_memory(specs.iter().map(|(name, spec)| (&***name, spec)))?;
+        let zeros = specs.into_iter().map(|(name, spec)| {
+            let bytes = spec.bytes();
+            Ok((name, Tensor::try_zeroed(spec).ok_or_else(|| InputError::NoMemory { name: name.clone(), bytes })?))
+        });
+        for (name, zeros) in zeros.collect::<Result<Vec<_>, InputError>>()? {
+            inputs.exchange(name, Given::Host(zeros));
+        }
+        Ok(())
+    }
 }
 
 impl Stateful {
@@ -186,9 +213,8 @@ impl Stateful {
     ///
     /// # Errors
     /// If a size is not told, or there is no memory.
-    pub fn with_first(&self, mut inputs: Inputs) -> Result<Inputs, SessionError> {
-        within_memory(|| self.begin(&mut inputs))?;
-        Ok(inputs)
+    pub fn with_first(&self, inputs: Inputs) -> Result<Inputs, SessionError> {
+        self.session.with_first_state(&self.pairs, inputs)
     }
 
     /// Forgets the state and the given values of its inputs: the next run starts from the first state.
@@ -258,28 +284,11 @@ impl Stateful {
         given.map(|given| given.spec().bytes() as u64).sum()
     }
 
-    /// Makes the first state of what is not given.
-    fn begin(&self, inputs: &mut Inputs) -> Result<(), SessionError> {
-        let mut specs = Vec::new();
-        for StatePair { input, growing, .. } in self.pairs.iter().filter(|pair| inputs.given(&pair.input).is_none()) {
-            specs.push((input, self.session.first_state(input, *growing, inputs)?));
-        }
-        self.session.check_host_memory(specs.iter().map(|(name, spec)| (&***name, spec)))?;
-        let zeros = specs.into_iter().map(|(name, spec)| {
-            let bytes = spec.bytes();
-            Ok((name, Tensor::try_zeroed(spec).ok_or_else(|| InputError::NoMemory { name: name.clone(), bytes })?))
-        });
-        for (name, zeros) in zeros.collect::<Result<Vec<_>, InputError>>()? {
-            inputs.exchange(name, Given::Host(zeros));
-        }
-        Ok(())
-    }
-
     /// Sees that there is a state.
     fn begin_own(&mut self) -> Result<(), SessionError> {
         if !self.begun {
             let mut inputs = std::mem::take(&mut self.inputs);
-            let begun = within_memory(|| self.begin(&mut inputs));
+            let begun = within_memory(|| self.session.begin_state(&self.pairs, &mut inputs));
             self.inputs = inputs;
             begun?;
             self.begun = true;

@@ -1,15 +1,15 @@
 //! Language models of two exporters make ONNX Runtime's greedy tokens, and lengths that are data make no plans.
 
 use anabranch::session::Inputs;
-use anabranch::{DType, Outputs, Session, Shape, Tensor, TensorSpec};
+use anabranch::{DType, Outputs, Session, SessionConfig, Shape, Tensor, TensorSpec};
 use anabranch_report::npy::read_npz;
 use anabranch_tests::one_cpu;
 use std::path::{Path, PathBuf};
 
 /// A model's prompt, the tokens that follow it, and the logits of the prompt.
-struct Reference {
-    prompt: Vec<i64>,
-    tokens: Vec<i64>,
+pub(super) struct Reference {
+    pub(super) prompt: Vec<i64>,
+    pub(super) tokens: Vec<i64>,
     logits: Vec<f32>,
 }
 
@@ -17,26 +17,26 @@ fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("data/language").join(name)
 }
 
-fn open(name: &str) -> (Session, Reference) {
+pub(super) fn open(name: &str, options: SessionConfig) -> (Session, Reference) {
     let arrays = read_npz(&folder(name).join("greedy.npz")).expect("the reference is bundled");
     let find = |name: &str| arrays.iter().find(|(own, _)| *own == name).expect("a member").1;
     let integers = |name: &str| find(name).elements::<i64>().expect("integers").to_vec();
     let logits = find("logits").elements::<f32>().expect("floats").to_vec();
     let reference = Reference { prompt: integers("prompt"), tokens: integers("tokens"), logits };
-    (Session::open(folder(name).join("model.onnx"), one_cpu()).expect("opens"), reference)
+    (Session::open(folder(name).join("model.onnx"), options).expect("opens"), reference)
 }
 
-fn shape(dims: &[usize]) -> Shape {
+pub(super) fn shape(dims: &[usize]) -> Shape {
     Shape::new(dims).expect("small")
 }
 
-fn integers(dims: &[usize], of: impl Fn(usize) -> i64) -> Tensor {
+pub(super) fn integers(dims: &[usize], of: impl Fn(usize) -> i64) -> Tensor {
     let elements: Vec<i64> = (0..dims.iter().product()).map(of).collect();
     Tensor::from_elements(shape(dims), &elements).expect("as many")
 }
 
 /// The greatest of the last position's logits.
-fn greedy(outputs: &Outputs) -> i64 {
+pub(super) fn greedy(outputs: &Outputs) -> i64 {
     let logits = outputs.tensor("logits").expect("made");
     let count = logits.shape().dims()[2];
     let last = &logits.elements::<f32>().expect("floats")[logits.shape().elements() - count..];
@@ -45,7 +45,7 @@ fn greedy(outputs: &Outputs) -> i64 {
 
 /// Greedy decoding: of each step the tokens, the mask's length, and the caches of this length before the first step.
 fn decode(name: &str, heads: usize, depth: usize, capacity: Option<usize>, steps: usize) -> Session {
-    let (session, reference) = open(name);
+    let (session, reference) = open(name, one_cpu());
     let parts = [0, 1].into_iter().flat_map(|layer| ["key", "value"].map(|part| format!("{layer}.{part}")));
     let parts: Vec<String> = parts.collect();
     let empty = TensorSpec::new(DType::F32, shape(&[1, heads, capacity.unwrap_or(0), depth]));
@@ -150,7 +150,7 @@ fn caches_that_each_step_concatenates() {
 
 #[test]
 fn lengths_that_lie_are_refused_by_node_and_number() {
-    let (session, _) = open("llama");
+    let (session, _) = open("llama", one_cpu());
     let refused = |mask: i64, expected: [&str; 2]| {
         let error = session.run(&step_inputs(32, |_| mask)).expect_err("a length that lies").to_string();
         assert!(expected.iter().all(|text| error.contains(text)) && !error.contains('\n'), "{error}");

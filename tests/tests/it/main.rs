@@ -24,6 +24,7 @@ mod quantized;
 mod resident;
 mod sessions;
 mod split;
+mod stateful_pipelines;
 mod streaming;
 mod structure;
 mod weights;

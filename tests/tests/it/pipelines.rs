@@ -82,7 +82,8 @@ fn however_they_are_mapped_results_are_those_of_runs() {
         let session = open(model, false);
         let sets = sets(&session, 9);
         let expected: Vec<Outputs> = sets.iter().map(|inputs| session.run(inputs).expect("it runs")).collect();
-        let costs = StageCosts::of(&session, &sets[0], false).expect("costs");
+        let costs =
+            StageCosts::of(&session, &sets[0], &PipelineOptions::default().with_measuring(false)).expect("costs");
         let cores: Vec<String> = costs.processors().map(str::to_owned).collect();
         for among in [Among::All, Among::Together, Among::Replicated(None), Among::Pipelined] {
             assert_same(&run(&session, &costs, &sets, among.clone()), &expected, &format!("{model}, {among:?}"));
@@ -102,7 +103,8 @@ fn however_they_are_mapped_results_are_those_of_runs() {
 fn a_group_of_cores_is_a_device_of_a_stage_by_its_name() {
     let session = open("convnet", false);
     let sets = sets(&session, 9);
-    let mut costs = StageCosts::of(&session, &sets[0], false).expect("costs");
+    let mut costs =
+        StageCosts::of(&session, &sets[0], &PipelineOptions::default().with_measuring(false)).expect("costs");
     let cores: Vec<String> = costs.processors().map(str::to_owned).collect();
     if cores.len() < 2 {
         return;
@@ -142,7 +144,7 @@ fn a_group_of_cores_is_a_device_of_a_stage_by_its_name() {
 fn a_group_holds_its_memory_once() {
     let session = open("convnet", false);
     let set = &sets(&session, 1)[0];
-    let costs = StageCosts::of(&session, set, false).expect("costs");
+    let costs = StageCosts::of(&session, set, &PipelineOptions::default().with_measuring(false)).expect("costs");
     if costs.processors().count() < 2 {
         return;
     }
@@ -164,7 +166,7 @@ fn a_stage_may_be_on_a_gpu() {
     let session = open("convnet", true);
     let Some(gpu) = session.inventory().gpus.first().map(|gpu| gpu.name.clone()) else { return };
     let sets = sets(&session, 5);
-    let costs = StageCosts::of(&session, &sets[0], false).expect("costs");
+    let costs = StageCosts::of(&session, &sets[0], &PipelineOptions::default().with_measuring(false)).expect("costs");
     let core = costs.processors().next().expect("a core").to_owned();
     let one = stages(&session, &costs, &[&[gpu.as_str()]]);
     let two = stages(&session, &costs, &[&[gpu.as_str()], &[core.as_str()]]);
@@ -273,7 +275,7 @@ fn memory_is_known_before_and_limits_hold_for_all_together() {
 fn mappings_that_cannot_be_are_refused_with_what_is_wrong() {
     let session = open("mlp", false);
     let sets = sets(&session, 1);
-    let costs = StageCosts::of(&session, &sets[0], false).expect("costs");
+    let costs = StageCosts::of(&session, &sets[0], &PipelineOptions::default().with_measuring(false)).expect("costs");
     let core = costs.processors().next().expect("a core").to_owned();
     let good = stages(&session, &costs, &[&[core.as_str()]]);
     let refuse = |change: &dyn Fn(&mut StageMapping), about: &str| {
@@ -304,7 +306,7 @@ fn only_cores_of_one_device_share_a_data_set() {
     let devices = DetectOptions::default().with_software_gpu(true).with_cpu_granularity(CpuGranularity::Core);
     let session = session("convnet", SessionConfig::default().with_devices(devices));
     let set = &sets(&session, 1)[0];
-    let costs = StageCosts::of(&session, set, false).expect("costs");
+    let costs = StageCosts::of(&session, set, &PipelineOptions::default().with_measuring(false)).expect("costs");
     let devices: Vec<String> = costs.processors().map(str::to_owned).collect();
     for other in &devices[1..] {
         let group = format!("{}+{other}", devices[0]);

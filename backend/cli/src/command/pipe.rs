@@ -13,9 +13,11 @@ use super::images::ImageArgs;
 use super::interrupt::cancel_on_interrupt;
 use super::open::{self, open_session};
 use super::progress::waiting;
+use super::steps::parse_feed;
 use super::{CliError, MORE, Output, pretty, trace_file, write_file};
 use anabranch::pipeline::{Among, Goal, PipelineOptions, StageCosts, StageMapping};
 use anabranch::planning::Split;
+use anabranch::session::ValueInfo;
 use anabranch_report::text::count;
 use clap::Args;
 use marker::Marker;
@@ -39,6 +41,7 @@ Examples:
   anabranch pipe model.onnx --inputs video.npz --batch 4 -o results --resume
   anabranch pipe model.onnx --random 500 --latency 40 --gantt pipe.svg --json
   anabranch pipe model.onnx --random 500 --split 4
+  anabranch pipe recurrent.onnx --inputs 'frames/*.npy' --feed state_out=state_in -o results
   anabranch pipe model.onnx --inputs video.npz --batch 32 --split batch=auto";
 
 /// Most data sets before a stage: more would only take memory and latency.
@@ -98,6 +101,8 @@ pub(crate) struct PipeCommand {
     resume: bool,
     #[command(flatten)]
     mapping: MappingArgs,
+    #[command(flatten)]
+    state: StateArgs,
     /// Draw the last samples on each device over time
     #[arg(long, value_name = "FILE.svg", value_parser = file_of(&["svg"]), help_heading = "Reports")]
     gantt: Option<PathBuf>,
@@ -159,11 +164,26 @@ struct MappingArgs {
     #[arg(long, value_name = "N", default_value = "2", value_parser = parse_capacity, hide_short_help = true)]
     capacity: NonZeroUsize,
     /// Measure the stages and divide again, at most N times
-    #[arg(long, value_name = "N", default_value_t = 2, hide_short_help = true)]
+    #[arg(long, value_name = "N", default_value_t = 2, hide_short_help = true, conflicts_with = "feed")]
     rounds: u32,
     /// Use the cost store instead of measuring the model first
     #[arg(long, hide_short_help = true)]
     no_measure: bool,
+}
+
+/// State from sample to sample.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "State")]
+struct StateArgs {
+    /// Feed outputs to the next sample, as in 'present.*=past.*'
+    ///
+    /// `*` stands for the same text in both names. May be repeated. The stage that reads such a state keeps it, on one
+    /// device. It begins as --input gives it, else as zeros, and is not written. Its size does not change.
+    #[arg(long, value_name = "OUTPUT=INPUT", hide_short_help = true, conflicts_with = "resume", value_parser = parse_feed)]
+    feed: Vec<(String, String)>,
+    /// Keep the state of N sequences, which samples take in turn
+    #[arg(long, value_name = "N", default_value = "1", hide_short_help = true, requires = "feed", value_parser = parse_capacity)]
+    sequences: NonZeroUsize,
 }
 
 /// Number of devices that may share a stage.
@@ -260,9 +280,13 @@ impl PipeCommand {
                 "`{value}` is not a tensor, but stages pass only tensors; use `anabranch run`"
             )));
         }
-        let source = Source::find(self, &session)?;
+        let feeds: Vec<_> = self.state.feed.iter().map(|(output, input)| (&**output, &**input)).collect();
+        let state = session.state_pairs(&feeds)?;
+        let source = Source::find(self, &session, &state)?;
         let marker = Marker::new(self, &source)?;
-        let sink = Sink::open(self.output.as_deref(), &source, session.outputs(), marker, self.resume)?;
+        let leaves = |value: &&ValueInfo| state.iter().all(|pair| pair.output != value.name());
+        let declared: Vec<ValueInfo> = session.outputs().iter().filter(leaves).cloned().collect();
+        let sink = Sink::open(self.output.as_deref(), &source, &declared, marker, self.resume)?;
         let wanted: Vec<u64> = (0..source.count()).filter(|at| !self.resume || !sink.has(*at)).collect();
         let skipped = source.count() - wanted.len() as u64;
         if skipped > 0 && !output.json {
@@ -274,10 +298,12 @@ impl PipeCommand {
         let token = cancel_on_interrupt()?;
         let first = source.set(wanted[0])?;
         source.verify_rows(&first)?;
-        let costs = waiting(output, "measuring the model", || StageCosts::of(&session, &first, options.measure))?;
+        let most = if state.is_empty() { self.mapping.rounds } else { 0 };
+        let options = options.with_state(state, self.state.sequences);
+        let costs = waiting(output, "measuring the model", || StageCosts::of(&session, &first, &options))?;
         let live = self.live && !output.json;
         let rounds = Rounds { session: &session, source: &source, sink: &sink, token: &token, output, live };
-        let ran = rounds.run(costs, &options, self.mapping.rounds, &wanted)?;
+        let ran = rounds.run(costs, &options, most, &wanted)?;
         let report = Report::new(open::model_name(&model), &session, &ran, skipped, wanted.len() as u64);
         if let Some(path) = &self.mapping.write_plan {
             write_file(path, pretty(&ran.plan.mapping)?)?;

@@ -35,7 +35,8 @@ pub(crate) struct StepArgs {
     feed: Vec<(String, String)>,
 }
 
-fn parse_feed(text: &str) -> Result<(String, String), String> {
+/// Reads names of an output and an input, as `present.*=past.*`.
+pub(super) fn parse_feed(text: &str) -> Result<(String, String), String> {
     let (output, input) =
         text.split_once('=').ok_or("write OUTPUT=INPUT, for example 'present.*=past_key_values.*'")?;
     match [output, input].map(|name| name.matches('*').count()) {

@@ -1,8 +1,9 @@
 //! `anabranch pipe`, from the outside: sources and destinations of data sets, skipped data sets, and errors.
 
 use crate::command::{Anabranch, bundled};
+use anabranch::import::proto::{GraphProto, ModelProto, NodeProto, ValueInfoProto};
 use anabranch_kernels::{Shape, Tensor};
-use anabranch_report::npy::{read_npz, write_npz};
+use anabranch_report::npy::{read_npz, write_npy, write_npz};
 use std::collections::BTreeMap;
 
 /// Returns the inputs of a bundled model from its reference.
@@ -341,4 +342,42 @@ fn what_runs_is_shown_meanwhile() {
     command.refuses(&["watch", "--no-gpu", "--every", "0"], &["--every", "more than 0"]);
     let pipe = ["pipe", "--no-gpu", "--no-measure", "--random", "40", "--live"];
     assert!(command.text(&pipe).contains("40 of 40 samples"));
+}
+
+#[test]
+fn a_state_passes_from_file_to_file_and_is_not_written() {
+    let command = Anabranch::new();
+    let value = |name: &str| ValueInfoProto::f32s(name, &[2]);
+    let nodes = vec![NodeProto::of("Add", &["sum_in", "x"], &["sum_out"]), NodeProto::of("Neg", &["sum_out"], &["y"])];
+    let (input, output) = (vec![value("x"), value("sum_in")], vec![value("y"), value("sum_out")]);
+    let graph = GraphProto { node: nodes, input, output, ..GraphProto::default() };
+    std::fs::write(command.path("sum.onnx"), ModelProto::of(graph, 17).to_bytes()).expect("writable");
+    let array = |of: f32| Tensor::from_elements(Shape::new([2]).expect("small"), &[of, -of]).expect("two");
+    for at in 0..6 {
+        write_npy(&command.path(&format!("x{at}.npy")), &array(at as f32)).expect("writable");
+    }
+    write_npy(&command.path("begin.npy"), &array(100.0)).expect("writable");
+    let pipe = ["pipe", "sum.onnx", "--no-gpu", "--inputs", "x?.npy", "--no-measure", "-o", "out"];
+    let feed = ["--feed", "*_out=*_in", "--sequences", "2", "--input", "sum_in=begin.npy"];
+    let report = command.json(&[&pipe[..], &feed].concat());
+    assert_eq!(report["done"], 6);
+    // Two sequences and a spare, of two floats each.
+    let kept: u64 =
+        report["plan"]["stages"].as_array().expect("stages").iter().filter_map(|s| s["state"].as_u64()).sum();
+    assert_eq!(kept, 3 * 8);
+    for (at, sum) in [100.0, 101.0, 102.0, 104.0, 106.0, 109.0].into_iter().enumerate() {
+        let made = read_npz(&command.path(&format!("out/x{at}.npz"))).expect("written");
+        assert_eq!(made.keys().collect::<Vec<_>>(), ["y"]);
+        assert!(made["y"].same_bits(&array(-sum)), "{at}: {:?}", made["y"]);
+    }
+    assert!(command.text(&[&pipe[..], &feed].concat()).contains("State stays in its stage"));
+    for (options, parts) in [
+        (&["--feed", "sum_out=z"][..], &["no input `z`"][..]),
+        (&["--sequences", "2"], &["--feed"]),
+        (&["--feed", "*_out=*_in", "--resume"], &["--resume", "--feed"]),
+        (&["--feed", "*_out=*_in", "--replicate", "2"], &["one device per stage"]),
+        (&["--feed", "*_out=*_in", "--batch", "2"], &["x0.npy"]),
+    ] {
+        command.refuses(&[&pipe[..], options].concat(), parts);
+    }
 }

@@ -53,8 +53,8 @@ impl DistributedStage {
         let parts = PartPlanner::of(session, inputs)?;
         let program = &parts.lowered.program;
         let (order, sizes) = resolved(program, stages)?;
-        let mut cut = Cut::new(program, &order, &sizes);
-        let wiring = Wiring::of(&cut, program)?;
+        let mut cut = Cut::new(program, &order, &sizes, &[]);
+        let wiring = Wiring::of(&cut, program, &[])?;
         if at >= cut.parts.len() {
             return Err(refused(format!("there is no stage {at}: the model has {} stages", cut.parts.len())));
         }
@@ -75,7 +75,7 @@ impl DistributedStage {
     /// Names of the model's inputs, with their slots.
     pub fn inputs(&self) -> impl Iterator<Item = (&str, usize)> {
         let names = self.whole.inputs.iter().map(|input| self.whole.value(*input).name.as_str());
-        names.zip(self.wiring.inputs.iter().copied())
+        names.zip(&self.wiring.inputs).filter_map(|(name, slot)| Some((name, (*slot)?)))
     }
 
     /// Names of the model's outputs, with their sources.
@@ -84,7 +84,8 @@ impl DistributedStage {
             Leaving::Slot(slot, shape) => StageOutput::Slot(*slot, shape.dims().to_vec()),
             Leaving::Constant(constant) => StageOutput::Constant(constant.clone()),
         };
-        self.whole.outputs.iter().map(|output| output.name.as_str()).zip(self.wiring.outputs.iter().map(source))
+        let outputs = self.whole.outputs.iter().zip(&self.wiring.outputs);
+        outputs.filter_map(move |(output, leaving)| Some((output.name.as_str(), source(leaving.as_ref()?))))
     }
 
     /// Slots that the stage reads.

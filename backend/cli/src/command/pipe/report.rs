@@ -149,6 +149,11 @@ impl fmt::Display for Report {
                 "Stages alone could give one every {own}: hand-overs, reading, writing or other programs took the rest"
             )?;
         }
+        let kept = self.plan.stages.iter().enumerate().filter(|(_, stage)| stage.state > 0);
+        let kept = kept.map(|(at, stage)| format!("stage {at} {}", format_bytes(stage.state))).collect::<Vec<_>>();
+        if !kept.is_empty() {
+            writeln!(f, "State stays in its stage: {}", kept.join(", "))?;
+        }
         let held = self.plan.held.iter().filter(|(_, bytes)| *bytes > 0);
         let held: Vec<String> = held.map(|(device, bytes)| format!("{device} {}", format_bytes(*bytes))).collect();
         writeln!(f, "\nMemory at most: {}; of that in flight {}", held.join(", "), format_bytes(self.plan.in_flight))

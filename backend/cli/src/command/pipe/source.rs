@@ -7,7 +7,7 @@ use crate::command::images::ImageArgs;
 use crate::command::inputs::{check_host_memory, fits, own_name, prepared, read_images, read_inputs};
 use anabranch::import::Dim;
 use anabranch::planning::name_matches;
-use anabranch::session::{Inputs, Session, ValueInfo};
+use anabranch::session::{Inputs, Session, StatePair, ValueInfo};
 use anabranch_kernels::{Buffer, Shape, Tensor, TensorSpec};
 use anabranch_report::npy::{npy_spec, read_npy_if, read_npz_if};
 use anabranch_report::tensors::picture::is_image;
@@ -52,11 +52,12 @@ enum Sets {
 
 impl<'a> Source<'a> {
     /// Finds the data sets that the command names.
-    pub(super) fn find(command: &PipeCommand, session: &'a Session) -> Result<Self, CliError> {
+    pub(super) fn find(command: &PipeCommand, session: &'a Session, state: &[StatePair]) -> Result<Self, CliError> {
         let model = command.model();
         // Samples may be images, too, for which the same options count.
         let images = if model.has_images() { model.images.clone() } else { ImageArgs::default() };
         let common = read_inputs(&ModelArgs { images, ..model.clone() }, None, session)?;
+        let common = session.with_first_state(state, common)?;
         let batch = command.batch.get();
         let sets = match (command.random, &command.inputs[..]) {
             (Some(count), _) => {
