@@ -50,7 +50,7 @@ class Pipeline:
         """Yields the outputs for each of these inputs, in order. Several samples are in the pipeline at a time. Arrays are copied when
         they are taken from `inputs`, which is read only while the pipeline has capacity.
 
-        The state of a model with state begins anew with each `map`.
+        The state of a model with state begins from its first value with each `map`.
 
         Only one `map` runs at a time: the next can start when this one has ended, was closed, or is not referenced any more. Its
         remaining results are then awaited and dropped.

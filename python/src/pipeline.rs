@@ -4,11 +4,15 @@ use super::failure::{Failure, Result};
 use super::tensors::{Copies, Given, Taken, copied, take};
 use super::work::{released, watched};
 use anabranch::pipeline::{Among, Goal, PipelineOptions};
+use anabranch::session::StatePair;
 use anabranch::{Inputs, Session};
 use pyo3::prelude::*;
 use serde_json::json;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+
+/// Outputs and the inputs that they become, and the number of sequences.
+pub(crate) type State = (Vec<(String, String)>, usize);
 
 /// A running pipeline.
 #[pyclass(frozen)]
@@ -25,7 +29,7 @@ impl Pipeline {
         session: &Session,
         (goal, stages): (&str, &str),
         (capacity, measure): (usize, bool),
-        (feed, sequences): (&[(String, String)], usize),
+        state: &State,
     ) -> Result<PipelineOptions> {
         let goal = self::goal(goal)?;
         let among = match stages {
@@ -39,21 +43,27 @@ impl Pipeline {
                 return Err(Failure::argument(format_args!("option `stages` = {stages:?}: {text}")));
             }
         };
-        let positive = |name: &str, number: usize| {
-            let none = || Failure::argument(format_args!("option `{name}` = 0: write 1 or more"));
-            NonZeroUsize::new(number).ok_or_else(none)
-        };
-        let feed: Vec<_> = feed.iter().map(|(output, input)| (&**output, &**input)).collect();
-        let state = session.state_pairs(&feed)?;
+        let (state, sequences) = bound(session, state)?;
         let options = PipelineOptions::default().with_goal(goal).with_among(among).with_measuring(measure);
         let options = options.with_capacity(positive("capacity", capacity)?);
-        Ok(options.with_state(state, positive("sequences", sequences)?))
+        Ok(options.with_state(state, sequences))
     }
 
     pub(crate) fn open(session: Arc<Session>, inputs: &Inputs, options: &PipelineOptions) -> Result<Self> {
         let pipeline = anabranch::pipeline::Pipeline::open(&session, inputs, options)?;
         Ok(Self { pipeline, _session: session, copies: Copies::default() })
     }
+}
+
+/// Returns the pairs that patterns bind, and the number of sequences.
+pub(crate) fn bound(session: &Session, (feed, sequences): &State) -> Result<(Vec<StatePair>, NonZeroUsize)> {
+    let feed: Vec<_> = feed.iter().map(|(output, input)| (&**output, &**input)).collect();
+    Ok((session.state_pairs(&feed)?, positive("sequences", *sequences)?))
+}
+
+fn positive(name: &str, number: usize) -> Result<NonZeroUsize> {
+    let none = || Failure::argument(format_args!("option `{name}` = 0: write 1 or more"));
+    NonZeroUsize::new(number).ok_or_else(none)
 }
 
 /// Returns the goal of this name.

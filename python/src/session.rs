@@ -3,7 +3,7 @@
 use super::cluster::{self, Stage};
 use super::failure::{Failure, Result};
 use super::options;
-use super::pipeline::Pipeline;
+use super::pipeline::{Pipeline, State};
 use super::plan::Plan;
 use super::profile::Profile;
 use super::tensors::{Copies, Given, Taken, borrowed, take};
@@ -205,9 +205,9 @@ impl Session {
         given: Vec<Given>,
         choice: (String, String),
         channels: (usize, bool),
-        state: (Vec<(String, String)>, usize),
+        state: State,
     ) -> PyResult<Pipeline> {
-        let options = Pipeline::options(&self.session, (&choice.0, &choice.1), channels, (&state.0, state.1));
+        let options = Pipeline::options(&self.session, (&choice.0, &choice.1), channels, &state);
         let options = options.map_err(|failure| failure.raise(py))?;
         let state = options.state.clone();
         self.with_filled(py, &given, &state, None, |inputs, _| {
@@ -230,9 +230,11 @@ impl Session {
         machines: &str,
         goal: &str,
         replication: bool,
+        state: State,
     ) -> PyResult<String> {
-        self.with_filled(py, &given, &[], None, |inputs, _| {
-            cluster::divided(&self.session, inputs, machines, goal, replication)
+        let state = cluster::divided_state(&self.session, &state).map_err(|failure| failure.raise(py))?;
+        self.with_filled(py, &given, &state.pairs, None, |inputs, _| {
+            cluster::divided(&self.session, inputs, machines, &state, (goal, replication))
         })
     }
 
@@ -244,9 +246,11 @@ impl Session {
         stages: Vec<Vec<String>>,
         at: usize,
         device: &str,
+        state: State,
     ) -> PyResult<Stage> {
-        self.with_filled(py, &given, &[], None, |inputs, _| {
-            Stage::open(Arc::clone(&self.session), inputs, &stages, at, device)
+        let state = cluster::divided_state(&self.session, &state).map_err(|failure| failure.raise(py))?;
+        self.with_filled(py, &given, &state.pairs, None, |inputs, _| {
+            Stage::open(Arc::clone(&self.session), inputs, (&stages, at, device), &state)
         })
     }
 

@@ -6,11 +6,10 @@ use super::costs::StageCosts;
 use super::interval::Cut;
 use super::mapping::{On, Stages, refused};
 use super::options::{Among, PipelineOptions};
-use super::state::Feedback;
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_execute::ExecError;
 use anabranch_ir::program::{NodeId, Origin, Program};
-use anabranch_placement::pipeline::cut::{CutOptions, cut};
+use anabranch_placement::pipeline::cut::{Carried, CutOptions, cut};
 use anabranch_placement::pipeline::{
     self, Communication, Goal, Parallel, Performance, Port, Problem, Processors, Rules, Stage, StageKind, choose,
     evaluate,
@@ -174,10 +173,10 @@ fn searched(costs: &StageCosts, goal: Goal, rules: Rules) -> Result<Option<Candi
     let live = Cut::new(costs.program(), &all, &[all.len()], &costs.states).live;
     let options = CutOptions { stages: CUTS, input: bytes(0, &live), output: bytes(1, &live) };
     let seconds = |task: TaskId, processor: usize| Some(costs.seconds[task.index()][processor]);
-    let found = cut(&graph(costs.program())?, costs.processors.len(), seconds, options);
+    let carried: Vec<Carried> = costs.states.iter().map(|state| state.carried.clone()).collect();
+    let found = cut(&graph(costs.program())?, costs.processors.len(), seconds, &carried, options);
     let order: Vec<NodeId> = found.order.iter().map(|task| NodeId(task.0)).collect();
-    let (order, starts) = Feedback::keeping(&costs.states, costs.program(), order, found.starts);
-    let sizes: Vec<usize> = starts.windows(2).map(|ends| ends[1] - ends[0]).collect();
+    let sizes: Vec<usize> = found.starts.windows(2).map(|ends| ends[1] - ends[0]).collect();
     let problem = problem(costs, &order, &sizes, rules)?;
     // If no mapping keeps the bound, the nearest is among the other candidates.
     let Ok(chosen) = choose(&problem, goal) else { return Ok(None) };

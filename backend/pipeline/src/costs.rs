@@ -52,8 +52,8 @@ impl StageCosts {
     /// Measuring takes some ten runs of the model on one core, and as many on all cores of each CPU device together.
     /// The time to hand over a data set is always measured, which takes some milliseconds.
     ///
-    /// Only the options `measure` and `state` count. If there is state, `inputs` has its first values, and stages are on
-    /// whole devices instead of cores.
+    /// Only the options `measure` and `state` count. If there is state, `inputs` has its first values, and stages are
+    /// on whole devices instead of cores.
     ///
     /// # Errors
     /// If the inputs do not fit the model, it cannot be planned or run, or states cannot stay in a stage.

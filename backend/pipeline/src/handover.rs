@@ -82,7 +82,7 @@ fn empty_line(
             output.outputs.extend(inputs.iter().copied().cloned());
             Ok(())
         };
-        work(run, route, Kept::default(), kept, RunOptions::default())
+        work(run, route, Kept::none(), kept, RunOptions::default())
     };
     let replica = Replica { device: "no device".into(), start: Box::new(start) };
     let stage =

@@ -2,7 +2,7 @@
 //! later parts or the caller need become its outputs. Nothing is lowered or fused again, so that its nodes compute the
 //! same as in the whole program.
 
-use super::state::Feedback;
+use super::state::{Feedback, stages_of};
 use anabranch_ir::program::{Node, NodeId, Origin, Output, Program, Value, ValueId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -41,12 +41,10 @@ impl Cut {
     /// `order` holds all of its nodes in a topological order, and `sizes` the number of nodes of each part. No state
     /// may span several parts ([`Feedback::verify`]). O(nodes + values × (parts + states)).
     pub(super) fn new(whole: &Program, order: &[NodeId], sizes: &[usize], states: &[Feedback]) -> Self {
-        let mut part_of = vec![0; whole.nodes.len()];
+        let part_of = stages_of(order, sizes);
         let (mut ranges, mut from) = (Vec::new(), 0);
-        for (part, size) in sizes.iter().enumerate() {
-            let nodes = &order[from..from + size];
-            nodes.iter().for_each(|node| part_of[node.index()] = part);
-            (from, _) = (from + size, ranges.push(nodes));
+        for size in sizes {
+            (from, _) = (from + size, ranges.push(&order[from..from + size]));
         }
         let spans = Spans::of(whole, &part_of, sizes.len(), states);
         let slots: BTreeMap<ValueId, usize> = spans.carried().zip(0..).collect();

@@ -38,8 +38,8 @@ mod wiring;
 pub use anabranch_placement::pipeline::Goal;
 pub use costs::StageCosts;
 pub use distributed::{
-    DeviceTimes, DistributedStage, Division, DivisionOptions, DivisionStage, MachineLink, MachineTimes, Machines,
-    StageOutput, divide,
+    DeviceTimes, DistributedStage, DividedState, Division, DivisionOptions, DivisionStage, MachineLink, MachineTimes,
+    Machines, StageOutput, divide,
 };
 pub use error::PipelineError;
 pub use face::{Finished, Pipeline};

@@ -1,7 +1,7 @@
 //! Nodes and devices of each stage, as a pipeline file holds them and people edit them.
 
 use super::costs::StageCosts;
-use super::state::Feedback;
+use super::state::{Feedback, stages_of};
 use super::teams::group_name;
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_base::files;
@@ -181,12 +181,9 @@ impl Stages {
 impl Stages {
     /// Verifies that each state stays in one stage, and that such a stage has one device.
     fn verify_states(&self, costs: &StageCosts) -> Result<(), SessionError> {
-        let mut stage_of = vec![0; self.order.len()];
-        for stage in 0..self.sizes.len() {
-            self.nodes(stage).iter().for_each(|node| stage_of[node.index()] = stage);
-        }
+        Feedback::verify(&costs.states, costs.program(), &self.order, &self.sizes)?;
+        let stage_of = stages_of(&self.order, &self.sizes);
         let stage = |node: NodeId| stage_of[node.index()];
-        Feedback::verify(&costs.states, costs.program(), stage)?;
         let shared = |state: &&Feedback| self.on[state.home(stage)].takers().len() > 1;
         match costs.states.iter().find(shared) {
             Some(state) => Err(refused(format!(

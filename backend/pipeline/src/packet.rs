@@ -58,7 +58,8 @@ pub(super) fn work(
         packet.begun.get_or_insert_with(Instant::now);
         let full = former.len() >= kept;
         let mut output = full.then(|| former.pop_front()).flatten().unwrap_or_default();
-        states.load(number, packet, &mut output);
+        let sequence = states.sequence(number);
+        states.load(sequence, packet.is_first, &mut packet.values, &mut output);
         let missing = || ExecError::internal("a stage reads a value that does not exist");
         let inputs = route.reads.iter().map(|slot| packet.values[*slot].as_ref().ok_or_else(missing));
         let inputs: Vec<&Tensor> = inputs.collect::<Result<_, _>>()?;
@@ -66,8 +67,7 @@ pub(super) fn work(
         for (slot, tensor) in route.makes.iter().zip(&output.outputs) {
             packet.values[*slot] = Some(tensor.clone());
         }
-        states.store(number, packet)?;
-        states.leave(&mut output);
+        states.store(sequence, &packet.values, &mut output)?;
         route.drops.iter().for_each(|slot| packet.values[*slot] = None);
         former.push_back(output);
         packet.done = Some(Instant::now());

@@ -5,11 +5,13 @@
 //! memory. A kernel that appends to a state in place does not copy it.
 
 use super::mapping::refused;
-use super::packet::Packet;
 use super::wiring::Route;
 use anabranch_execute::{ExecError, Executor, RunOutput, placeholder};
 use anabranch_ir::program::{NodeId, Origin, Program, ValueId};
 use anabranch_kernels::{DType, Tensor};
+use anabranch_placement::pipeline::cut::Carried;
+use anabranch_placement_core::graph::TaskId;
+use anabranch_plan::InPlace;
 use anabranch_session::borrowed::owned;
 use anabranch_session::{SessionError, StatePair};
 
@@ -21,8 +23,8 @@ pub(super) struct Feedback {
     pub(super) output: usize,
     /// The state before the first data set.
     first: Tensor,
-    readers: Vec<NodeId>,
-    maker: Option<NodeId>,
+    /// Its readers and its maker, by the numbers of their nodes.
+    pub(super) carried: Carried,
 }
 
 impl Feedback {
@@ -53,30 +55,24 @@ impl Feedback {
                 return Err(refused(text));
             }
             let maker = match program.value(source.value).origin {
-                Origin::Node(maker) => Some(maker),
+                Origin::Node(maker) => Some(TaskId(maker.0)),
                 _ if program.constant(source.value).is_some() => {
                     return Err(refused(format!("state from {output:?} to {input:?}: the output never changes")));
                 }
                 _ => None,
             };
-            let readers = consumers[value.index()].clone();
+            let readers = consumers[value.index()].iter().map(|node| TaskId(node.0)).collect();
             // The caller may lend its memory for this call only.
             let first = owned(first[place]);
-            found.push(Self { input: value, output: made, first, readers, maker });
+            found.push(Self { input: value, output: made, first, carried: Carried { readers, maker } });
         }
         Ok(found)
     }
 
-    /// Returns the least and the greatest position between which no cut may be; `None` if nothing reads the state.
-    pub(super) fn span(&self, position: impl Fn(NodeId) -> usize) -> Option<(usize, usize)> {
-        let readers = || self.readers.iter().map(|node| position(*node));
-        let last = readers().chain(self.maker.map(&position)).max();
-        readers().min().zip(last)
-    }
-
     /// Returns the stage that keeps the state.
     pub(super) fn home(&self, stage: impl Fn(NodeId) -> usize) -> usize {
-        self.span(&stage).map_or_else(|| self.maker.map_or(0, &stage), |(_, last)| last)
+        let stage = |task: TaskId| stage(NodeId(task.0));
+        self.carried.span(stage).map_or_else(|| self.carried.maker.map_or(0, stage), |(_, last)| last)
     }
 
     /// Bytes of the state of one sequence.
@@ -88,12 +84,19 @@ impl Feedback {
     ///
     /// # Errors
     /// The nodes that must be in one stage.
-    pub(super) fn verify(all: &[Self], program: &Program, stage: impl Fn(NodeId) -> usize) -> Result<(), SessionError> {
+    pub(super) fn verify(
+        all: &[Self],
+        program: &Program,
+        order: &[NodeId],
+        sizes: &[usize],
+    ) -> Result<(), SessionError> {
+        let stage_of = stages_of(order, sizes);
+        let stage = |node: NodeId| stage_of[node.index()];
         for state in all {
-            let Some((first, last)) = state.span(&stage) else { continue };
+            let Some((first, last)) = state.carried.span(|task| stage(NodeId(task.0))) else { continue };
             if first != last {
-                let nodes = state.readers.iter().chain(&state.maker);
-                let nodes: Vec<_> = nodes.map(|node| format!("{:?}", program.node(*node).name)).collect();
+                let nodes = state.carried.readers.iter().chain(&state.carried.maker);
+                let nodes: Vec<_> = nodes.map(|task| format!("{:?}", program.node(NodeId(task.0)).name)).collect();
                 let text = format!(
                     "stages {first} to {last} read or make the state {:?}, which stays in one stage; put {} into one",
                     program.value(state.input).name,
@@ -110,65 +113,26 @@ impl Feedback {
         let bytes = all.into_iter().map(Self::bytes).fold(0, u64::saturating_add);
         bytes.saturating_mul(sequences as u64 + 1)
     }
+}
 
-    /// Returns an order, and the positions of it at which stages begin, so that no state spans two stages. The given ones
-    /// come back if there is no state. O(nodes + edges + positions × states).
-    pub(super) fn keeping(
-        all: &[Self],
-        program: &Program,
-        order: Vec<NodeId>,
-        mut starts: Vec<usize>,
-    ) -> (Vec<NodeId>, Vec<usize>) {
-        if all.is_empty() {
-            return (order, starts);
-        }
-        let order = Self::deferring(program, &order);
-        let mut position = vec![0; order.len()];
-        order.iter().enumerate().for_each(|(at, node)| position[node.index()] = at);
-        let spans: Vec<_> = all.iter().filter_map(|state| state.span(|node| position[node.index()])).collect();
-        starts.retain(|start| spans.iter().all(|(first, last)| start <= first || last < start));
-        (order, starts)
-    }
-
-    /// Defers nodes that read no other node's output until their first reader. Otherwise such a node may read a state
-    /// long before that state is made again, and nothing between could be cut. O(nodes + edges).
-    pub(super) fn deferring(program: &Program, order: &[NodeId]) -> Vec<NodeId> {
-        let maker = |value: &ValueId| match program.value(*value).origin {
-            Origin::Node(maker) => Some(maker),
-            _ => None,
-        };
-        let (mut is_free, mut is_read) = (vec![false; program.nodes.len()], vec![false; program.nodes.len()]);
-        for node in order {
-            let makers = || program.node(*node).inputs.iter().filter_map(maker);
-            is_free[node.index()] = makers().all(|maker| is_free[maker.index()]);
-            makers().for_each(|maker| is_read[maker.index()] = true);
-        }
-        let (mut made, mut is_there) = (Vec::with_capacity(order.len()), vec![false; program.nodes.len()]);
-        for node in order.iter().filter(|node| !is_free[node.index()] || !is_read[node.index()]) {
-            let mut open = vec![*node];
-            while let Some(node) = open.last().copied() {
-                let missing = |value| maker(value).filter(|maker| !is_there[maker.index()]);
-                match program.node(node).inputs.iter().find_map(missing) {
-                    Some(missing) => open.push(missing),
-                    None => {
-                        open.pop();
-                        if !std::mem::replace(&mut is_there[node.index()], true) {
-                            made.push(node);
-                        }
-                    }
-                }
-            }
-        }
-        made
-    }
+/// Returns the stage of each node, of stages that are so many nodes of an order.
+pub(super) fn stages_of(order: &[NodeId], sizes: &[usize]) -> Vec<usize> {
+    let mut stage_of = vec![0; order.len()];
+    let stages = sizes.iter().enumerate().flat_map(|(stage, size)| std::iter::repeat_n(stage, *size));
+    order.iter().zip(stages).for_each(|(node, stage)| stage_of[node.index()] = stage);
+    stage_of
 }
 
 /// The states that a stage keeps.
-#[derive(Default)]
-pub(super) struct Kept(Vec<KeptState>);
+pub(super) struct Kept {
+    states: Vec<KeptState>,
+    sequences: usize,
+}
 
 /// One of them.
 struct KeptState {
+    /// Number of the feedback.
+    number: usize,
     /// Slots of the input and of the output.
     input: usize,
     output: usize,
@@ -183,35 +147,43 @@ struct KeptState {
     spare: Option<Tensor>,
 }
 
-impl KeptState {
-    fn sequence(&self, number: u64) -> usize {
-        (number % self.now.len() as u64) as usize
-    }
-}
-
 impl Kept {
     /// Returns the first states of `sequences` sequences for a stage that this executor runs.
     pub(super) fn new(route: &Route, states: &[Feedback], sequences: usize, executor: &Executor) -> Self {
-        let kept = |(state, input, output): &(usize, usize, usize)| {
+        let kept = |(number, input, output): &(usize, usize, usize)| {
             let made = route.makes.iter().position(|slot| slot == output);
             let read = route.reads.iter().position(|slot| slot == input);
             // Beyond the stage, the input must stay what it is.
-            let may = |pair: &anabranch_plan::InPlace| Some(pair.input) == read && Some(pair.output) == made;
+            let may = |pair: &InPlace| Some(pair.input) == read && Some(pair.output) == made;
             let in_place = route.drops.contains(input) && executor.in_place().iter().any(may);
-            let first = states[*state].first.clone();
-            let now = vec![None; sequences];
-            KeptState { input: *input, output: *output, made, in_place, first, now, spare: None }
+            let (first, now) = (states[*number].first.clone(), vec![None; sequences]);
+            KeptState { number: *number, input: *input, output: *output, made, in_place, first, now, spare: None }
         };
-        Self(route.states.iter().map(kept).collect())
+        Self { states: route.states.iter().map(kept).collect(), sequences }
     }
 
-    /// Puts the states among the values that the stage reads. A state that a kernel goes on with in place becomes the
-    /// former output.
-    pub(super) fn load(&mut self, number: u64, packet: &mut Packet, output: &mut RunOutput) {
-        for state in &mut self.0 {
-            let sequence = state.sequence(number);
+    /// Returns the states of a stage that keeps none.
+    pub(super) fn none() -> Self {
+        Self { states: Vec::new(), sequences: 1 }
+    }
+
+    /// Returns the sequence of a data set.
+    pub(super) fn sequence(&self, data_set: u64) -> usize {
+        (data_set % self.sequences as u64) as usize
+    }
+
+    /// Puts the states of a sequence among the values that the stage reads. A state that a kernel goes on with in place
+    /// becomes the former output.
+    pub(super) fn load(
+        &mut self,
+        sequence: usize,
+        is_first: bool,
+        values: &mut [Option<Tensor>],
+        output: &mut RunOutput,
+    ) {
+        for state in &mut self.states {
             let now = &mut state.now[sequence];
-            if packet.is_first {
+            if is_first {
                 *now = None;
             }
             let target = state.made.map(|made| {
@@ -232,25 +204,39 @@ impl Kept {
                     now.get_or_insert_with(|| state.first.clone()).clone()
                 }
             };
-            packet.values[state.input] = Some(value);
+            values[state.input] = Some(value);
         }
     }
 
-    /// Keeps the next states, which are among the values now.
-    pub(super) fn store(&mut self, number: u64, packet: &Packet) -> Result<(), ExecError> {
-        for state in &mut self.0 {
-            let next = packet.values[state.output].clone();
+    /// Keeps the next states of a sequence, which are among the values now, and takes them from the run's results.
+    pub(super) fn store(
+        &mut self,
+        sequence: usize,
+        values: &[Option<Tensor>],
+        output: &mut RunOutput,
+    ) -> Result<(), ExecError> {
+        for state in &mut self.states {
+            let next = values[state.output].clone();
             let next = next.ok_or_else(|| ExecError::internal("a stage keeps a state that does not exist"))?;
-            let sequence = state.sequence(number);
             state.spare = state.now[sequence].replace(next);
+            if let Some(made) = state.made {
+                output.outputs[made] = placeholder(DType::U8);
+            }
         }
         Ok(())
     }
 
-    /// Removes the states from a run's results, whose memory the next run may write over.
-    pub(super) fn leave(&self, output: &mut RunOutput) {
-        for made in self.0.iter().filter_map(|state| state.made) {
-            output.outputs[made] = placeholder(DType::U8);
-        }
+    /// Returns the states of all sequences, by the numbers of their feedback.
+    pub(super) fn all(&self) -> impl Iterator<Item = (usize, Vec<Tensor>)> {
+        let now = |state: &KeptState| {
+            state.now.iter().map(|now| now.clone().unwrap_or_else(|| state.first.clone())).collect()
+        };
+        self.states.iter().map(move |state| (state.number, now(state)))
+    }
+
+    /// Goes on from these states of all sequences. Returns whether the stage keeps this state.
+    pub(super) fn restore(&mut self, number: usize, states: Vec<Tensor>) -> bool {
+        let own = self.states.iter_mut().find(|state| state.number == number);
+        own.map(|own| own.now = states.into_iter().map(Some).collect()).is_some()
     }
 }

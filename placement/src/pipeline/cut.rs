@@ -7,8 +7,11 @@
 //! The number of cuts is then reduced to the number of stages. First the work is divided into many equal parts, and the
 //! position with the fewest bytes is kept in each part. Then positions are removed one by one, first the positions that
 //! separate the least work and that many bytes pass. A position stays if no processor can run both sides of it.
+//!
+//! A value may be carried from each input to the next ([`Carried`]). It stays in one stage, so that no position between
+//! its first reader and its maker is cut.
 
-use super::stages::{Stage, Stages};
+use super::stages::{Stage, StageKind, Stages};
 use crate::graph::{DatumId, TaskGraph, TaskId};
 use crate::total::Total;
 
@@ -23,6 +26,25 @@ pub struct CutOptions {
     pub output: u64,
 }
 
+/// A value that a task makes for one input, and that tasks read for the next.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Carried {
+    /// Tasks that read it.
+    pub readers: Vec<TaskId>,
+    /// Task that makes it; `None` if it is there before all tasks.
+    pub maker: Option<TaskId>,
+}
+
+impl Carried {
+    /// Returns the first and the last position, or stage, that must not be parted. The value may come from before its
+    /// readers. `None` if nothing reads it.
+    pub fn span(&self, position: impl Fn(TaskId) -> usize) -> Option<(usize, usize)> {
+        let readers = || self.readers.iter().map(|task| position(*task));
+        let last = readers().chain(self.maker.map(&position)).max();
+        readers().min().zip(last)
+    }
+}
+
 /// Chain of stages made of a graph.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cut {
@@ -30,8 +52,8 @@ pub struct Cut {
     pub order: Vec<TaskId>,
     /// Position in the order at which each stage begins; the last entry is the number of tasks.
     pub starts: Vec<usize>,
-    /// The stages, which are replicable. Their weights are their tasks' memory, their activations the most bytes that
-    /// are live while they run.
+    /// The stages: those that carry a value are monolithic, the others replicable. Their weights are their tasks'
+    /// memory, their activations the most bytes that are live while they run.
     pub stages: Stages,
 }
 
@@ -43,19 +65,25 @@ const PARTS: usize = 16;
 /// Cuts a graph into stages.
 ///
 /// `seconds` is the time of a task on each of `processors` processors; `None` if the task cannot run there. A task that
-/// runs nowhere makes a stage that [`Problem::new`](super::Problem::new) rejects. `O(tasks × (processors + degree) +
-/// stages²)`.
+/// runs nowhere makes a stage that [`Problem::new`](super::Problem::new) rejects. `O(tasks × (processors + degree +
+/// carried) + stages²)`.
 pub fn cut(
     graph: &TaskGraph,
     processors: usize,
     seconds: impl Fn(TaskId, usize) -> Option<f64>,
+    carried: &[Carried],
     options: CutOptions,
 ) -> Cut {
     let order = frugal_order(graph);
+    let order = if carried.is_empty() { order } else { deferred(graph, &order) };
+    let mut position = vec![0; order.len()];
+    order.iter().enumerate().for_each(|(at, task)| position[task.index()] = at);
+    let spans: Vec<_> = carried.iter().filter_map(|value| value.span(|task| position[task.index()])).collect();
+    let is_open = |at: usize| spans.iter().all(|(first, last)| at <= *first || *last < at);
     let (crossing, alive) = live_bytes(graph, &order);
     let times: Vec<Vec<Option<f64>>> =
         order.iter().map(|&task| (0..processors).map(|it| seconds(task, it)).collect()).collect();
-    let places = Places::new(&times, &crossing);
+    let places = Places::new(&times, &crossing, is_open);
     let starts = places.choose(options.stages.max(1));
     let stage = |run: &[usize]| {
         let tasks = &order[run[0]..run[1]];
@@ -63,7 +91,9 @@ pub fn cut(
         let weights = tasks.iter().fold(0u64, |sum, &task| sum.saturating_add(graph.task(task).memory));
         let activations = alive[run[0]..run[1]].iter().copied().max().unwrap_or(0);
         let name = tasks.first().map_or("", |&task| &graph.task(task).name);
-        Stage::new(name, (0..processors).map(sum).collect()).with_memory(weights, activations)
+        let carries = spans.iter().any(|(first, _)| (run[0]..run[1]).contains(first));
+        let kind = if carries { StageKind::Monolithic } else { StageKind::Replicable };
+        Stage::new(name, (0..processors).map(sum).collect()).with_kind(kind).with_memory(weights, activations)
     };
     let stages: Vec<Stage> = starts.windows(2).map(stage).collect();
     let mut data: Vec<u64> = starts.iter().map(|&start| crossing[start]).collect();
@@ -97,6 +127,32 @@ fn frugal_order(graph: &TaskGraph) -> Vec<TaskId> {
         order.push(task);
     }
     order
+}
+
+/// Returns the order with tasks that need no other task moved to just before their first successor. Otherwise such a
+/// task may read a carried value long before the task that makes it again, and nothing between could be cut.
+fn deferred(graph: &TaskGraph, order: &[TaskId]) -> Vec<TaskId> {
+    let mut is_free = vec![false; order.len()];
+    for &task in order {
+        is_free[task.index()] = graph.predecessors(task).iter().all(|before| is_free[before.index()]);
+    }
+    let waits = |task: TaskId| is_free[task.index()] && !graph.successors(task).is_empty();
+    let (mut made, mut is_there) = (Vec::with_capacity(order.len()), vec![false; order.len()]);
+    for &task in order.iter().filter(|task| !waits(**task)) {
+        let mut open = vec![task];
+        while let Some(&task) = open.last() {
+            match graph.predecessors(task).iter().find(|before| !is_there[before.index()]) {
+                Some(&missing) => open.push(missing),
+                None => {
+                    open.pop();
+                    if !std::mem::replace(&mut is_there[task.index()], true) {
+                        made.push(task);
+                    }
+                }
+            }
+        }
+    }
+    made
 }
 
 /// Growth of the live bytes when a task runs.
@@ -134,10 +190,12 @@ struct Places<'a> {
     before: Vec<f64>,
     /// Whether a position must stay, because no processor can run both sides of it.
     forced: Vec<bool>,
+    /// Whether no carried value forbids it.
+    open: Vec<bool>,
 }
 
 impl<'a> Places<'a> {
-    fn new(times: &[Vec<Option<f64>>], crossing: &'a [u64]) -> Self {
+    fn new(times: &[Vec<Option<f64>>], crossing: &'a [u64], is_open: impl Fn(usize) -> bool) -> Self {
         let mut before = vec![0.0];
         let mut forced = vec![false; times.len() + 1];
         let mut able: Vec<bool> = Vec::new();
@@ -146,10 +204,12 @@ impl<'a> Places<'a> {
             before.push(before[place] + if least.is_finite() { least } else { 0.0 });
             let both = able.iter().zip(row).map(|(able, time)| *able && time.is_some());
             let both: Vec<bool> = if place == 0 { row.iter().map(Option::is_some).collect() } else { both.collect() };
-            forced[place] = place > 0 && !both.contains(&true);
+            // Where a carried value forbids a cut, the stage runs nowhere.
+            forced[place] = place > 0 && !both.contains(&true) && is_open(place);
             able = if forced[place] { row.iter().map(Option::is_some).collect() } else { both };
         }
-        Places { crossing, before, forced }
+        let open = (0..=times.len()).map(is_open).collect();
+        Places { crossing, before, forced, open }
     }
 
     /// Returns the positions to keep, with the first and the last.
@@ -159,7 +219,7 @@ impl<'a> Places<'a> {
         let part =
             |place: usize| if total > 0.0 { (self.before[place] / total * parts as f64) as usize } else { place };
         let mut kept: Vec<usize> = vec![0];
-        for place in 1..end {
+        for place in (1..end).filter(|place| self.open[*place]) {
             let last = kept[kept.len() - 1];
             let same = kept.len() > 1 && part(last) == part(place) && end > stages;
             if !same || (self.forced[place] && self.forced[last]) {
@@ -215,7 +275,7 @@ mod tests {
 
     #[test]
     fn residual_blocks_are_cut_between_blocks() {
-        let cut = cut(&residual(), 1, |_, _| Some(1.0), OPTIONS);
+        let cut = cut(&residual(), 1, |_, _| Some(1.0), &[], OPTIONS);
         assert_eq!(cut.starts, [0, 4, 7]);
         assert_eq!(cut.stages.data, [7, 100, 8]);
         assert_eq!(cut.stages.stages[0].weights, 40);
@@ -239,7 +299,7 @@ mod tests {
             heads.push(head);
         }
         fork(&mut builder, root, 10, &heads);
-        let cut = cut(&builder.build().unwrap(), 1, |_, _| Some(1.0), CutOptions { stages: 100, ..OPTIONS });
+        let cut = cut(&builder.build().unwrap(), 1, |_, _| Some(1.0), &[], CutOptions { stages: 100, ..OPTIONS });
         let most = cut.stages.stages.iter().map(|stage| stage.activations).max();
         assert_eq!(most, Some(1013));
         assert_eq!(cut.stages.stages.len(), 10);
@@ -248,12 +308,42 @@ mod tests {
     #[test]
     fn what_no_processor_can_run_together_stays_apart() {
         let time = |task: TaskId, it: usize| ((task.0 < 4) == (it == 0)).then_some(1.0);
-        let cut = cut(&residual(), 2, time, CutOptions { stages: 1, ..OPTIONS });
+        let cut = cut(&residual(), 2, time, &[], CutOptions { stages: 1, ..OPTIONS });
         assert_eq!(cut.starts, [0, 4, 7]);
         let names = vec!["cpu".into(), "gpu".into()];
         let problem = Problem::new(cut.stages, Processors::uniform(names, Link::FREE), Rules::default()).unwrap();
         let chosen = choose(&problem, Goal::Period).unwrap();
         assert_eq!((chosen.performance.period, chosen.proven), (4.0, true));
+    }
+
+    #[test]
+    fn a_carried_value_stays_in_one_stage() {
+        // Layers of a loop each: `read` needs no other task, and `make` is the last of the layer.
+        let mut builder = GraphBuilder::new();
+        let (mut last, mut carried) = (builder.task(Task::new("input")), Vec::new());
+        for _ in 0..5 {
+            let [read, join, make] = ["read", "join", "make"].map(|name| builder.task(Task::new(name)));
+            builder.edge(read, join, 1);
+            builder.edge(last, join, 100);
+            builder.edge(join, make, 10);
+            carried.push(Carried { readers: vec![read], maker: Some(make) });
+            last = make;
+        }
+        let after = builder.task(Task::new("after"));
+        builder.edge(last, after, 5);
+        // Nothing reads it, or it comes from before.
+        carried.push(Carried { readers: Vec::new(), maker: Some(after) });
+        carried.push(Carried { readers: vec![after], maker: Some(TaskId(0)) });
+        let graph = builder.build().unwrap();
+        let cut = cut(&graph, 1, |_, _| Some(1.0), &carried, CutOptions { stages: 100, ..OPTIONS });
+        assert_eq!(cut.starts, [0, 1, 4, 7, 10, 13, 16, 17]);
+        let kinds: Vec<StageKind> = cut.stages.stages.iter().map(|stage| stage.kind).collect();
+        let [free, fixed] = [StageKind::Replicable, StageKind::Monolithic];
+        assert_eq!(kinds, [free, fixed, fixed, fixed, fixed, fixed, fixed]);
+        // One value over all tasks leaves one stage.
+        let all = Carried { readers: vec![TaskId(0)], maker: Some(after) };
+        let cut = super::cut(&graph, 1, |_, _| Some(1.0), &[all], CutOptions { stages: 100, ..OPTIONS });
+        assert_eq!(cut.starts, [0, 17]);
     }
 
     #[test]
@@ -264,6 +354,7 @@ mod tests {
                 &graph,
                 2,
                 |task, it| Some(f64::from(task.0 % 5 + 1) * (it as f64 + 1.0)),
+                &[],
                 CutOptions { stages: 12, ..OPTIONS },
             );
             assert!(cut.stages.stages.len() <= 12, "{:?}", cut.starts);

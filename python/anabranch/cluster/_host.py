@@ -160,7 +160,7 @@ class StageHost:
         outputs of the model that are constants."""
         self._session = open_session(model, digest, options)
         given = _arrays.given(inputs, self._session._declared)
-        self._stage = self._session._session.stage(given, [list(nodes) for nodes in stages], at, path.partition("/")[2])
+        self._stage = self._session._session.stage(given, [list(nodes) for nodes in stages], at, path.partition("/")[2], ([], 1))
         self._name = f"stage {at} on {path}"
         about = json.loads(self._stage.data())
         self._reads: list[str] = about["reads"]
@@ -220,7 +220,7 @@ class StageHost:
             self._stage.verify(_arrays.given(packet, {}))
             packet = {slot: packet[name] for name, slot in self._inputs}
         values = _arrays.given({slot: packet[slot] for slot in self._reads}, {})
-        made = self._stage.run(values, self._token)
+        made = self._stage.run(values, self._token, (0, False))
         packet = {slot: value for slot, value in packet.items() if slot not in self._drops}
         packet.update({slot: _arrays.array(dtype, shape, memory) for slot, dtype, shape, memory in made})
         if self._last:

@@ -309,7 +309,7 @@ class Pipeline:
         ]
         machines = json.dumps({"machines": times, "links": links})
         given = _arrays.given(self._inputs, self._session._declared)
-        return dict(json.loads(self._session._session.divide(given, machines, self._goal, self._replicate)))
+        return dict(json.loads(self._session._session.divide(given, machines, self._goal, self._replicate, ([], 1))))
 
     def _stop(self) -> None:
         if self._line is not None:

@@ -3,8 +3,8 @@
 
 use super::pipelines::{MODELS, assert_same, open, sets};
 use anabranch::pipeline::{
-    DeviceTimes, DistributedStage, Division, DivisionOptions, Goal, MachineLink, MachineTimes, Machines, StageOutput,
-    divide,
+    DeviceTimes, DistributedStage, DividedState, Division, DivisionOptions, Goal, MachineLink, MachineTimes, Machines,
+    StageOutput, divide,
 };
 use anabranch::{Inputs, Outputs, RunOptions, Session};
 use anabranch_kernels::{Shape, Tensor};
@@ -32,7 +32,8 @@ fn walk(model: &str, division: &Division, inputs: &Inputs, software_gpu: bool) -
     for (at, stage) in division.stages.iter().enumerate() {
         let session = open(model, software_gpu);
         let device = stage.devices[0].split_once('/').expect("a machine and a device").1;
-        let opened = DistributedStage::open(&session, inputs, &nodes, at, device).expect("it fits");
+        let opened =
+            DistributedStage::open(&session, inputs, &nodes, at, device, &DividedState::default()).expect("it fits");
         if at == 0 {
             opened.verify(inputs).expect("the inputs it was opened for");
             for (name, slot) in opened.inputs() {
@@ -40,7 +41,7 @@ fn walk(model: &str, division: &Division, inputs: &Inputs, software_gpu: bool) -
             }
         }
         let given: Vec<&Tensor> = opened.reads().iter().map(|slot| &values[slot]).collect();
-        let made = opened.run(&given, &RunOptions::default()).expect("it runs");
+        let made = opened.run((0, false), &given, &RunOptions::default()).expect("it runs");
         values.extend(opened.makes().iter().copied().zip(made));
         opened.drops().iter().for_each(|slot| drop(values.remove(slot).expect("it was there")));
         let leaving = opened.outputs().map(|(name, output)| (name.to_owned(), output)).collect::<Vec<_>>();
@@ -64,7 +65,8 @@ fn stages_in_sessions_of_their_own_have_the_bits_of_one() {
         let expected = session.run(inputs).expect("it runs");
         for count in [1, 2, 3] {
             let division =
-                divide(&session, inputs, &machines(&session, inputs, count, None), BEST).expect("it divides");
+                divide(&session, inputs, &machines(&session, inputs, count, None), &DividedState::default(), BEST)
+                    .expect("it divides");
             assert!(division.period >= division.lower_bound * (1.0 - 1e-9), "{model}");
             let found = walk(model, &division, inputs, false);
             assert_same(&[found], std::slice::from_ref(&expected), &format!("{model} on {count} machines"));
@@ -78,18 +80,20 @@ fn weights_that_no_device_holds_are_divided() {
     for model in MODELS {
         let session = open(model, false);
         let inputs = &sets(&session, 1)[0];
-        let whole = divide(&session, inputs, &machines(&session, inputs, 1, None), BEST).expect("it divides");
+        let whole = divide(&session, inputs, &machines(&session, inputs, 1, None), &DividedState::default(), BEST)
+            .expect("it divides");
         let weights: u64 = whole.stages.iter().map(|stage| stage.weights).sum();
         // Room for the weights together, but not on one device; activations come on top.
         let memory = weights * 3 / 4 + 4 * whole.bytes_out.max(whole.stages[0].bytes_in);
-        match divide(&session, inputs, &machines(&session, inputs, 4, Some(memory)), BEST) {
+        match divide(&session, inputs, &machines(&session, inputs, 4, Some(memory)), &DividedState::default(), BEST) {
             Ok(division) => {
                 assert!(division.stages.iter().all(|stage| stage.weights <= memory), "{model}");
                 several += usize::from(weights > memory && division.stages.len() > 1);
             }
             Err(error) => assert!(error.is_infeasible() && error.to_string().contains("memory"), "{model}: {error}"),
         }
-        let none = divide(&session, inputs, &machines(&session, inputs, 4, Some(16)), BEST).expect_err("16 bytes");
+        let none = divide(&session, inputs, &machines(&session, inputs, 4, Some(16)), &DividedState::default(), BEST)
+            .expect_err("16 bytes");
         assert!(none.to_string().contains("memory"), "{none}");
     }
     assert!(several >= 2, "{several} models were larger than each device");
@@ -102,7 +106,7 @@ fn a_device_that_is_faster_gets_more_nodes() {
     let mut both = machines(&session, inputs, 2, None);
     let fast = both.machines.get_mut("node2").expect("there are two");
     fast.devices[0].seconds.iter_mut().for_each(|seconds| *seconds /= 50.0);
-    let division = divide(&session, inputs, &both, BEST).expect("it divides");
+    let division = divide(&session, inputs, &both, &DividedState::default(), BEST).expect("it divides");
     let on = |machine: &str| -> usize {
         let stages = division.stages.iter().filter(|stage| stage.devices[0].starts_with(machine));
         stages.map(|stage| stage.nodes.len()).sum()
@@ -118,7 +122,7 @@ fn what_does_not_belong_together_is_refused() {
     let refused = |change: &dyn Fn(&mut Machines)| {
         let mut machines = sound.clone();
         change(&mut machines);
-        divide(&session, inputs, &machines, BEST).expect_err("it was changed").to_string()
+        divide(&session, inputs, &machines, &DividedState::default(), BEST).expect_err("it was changed").to_string()
     };
     let other = |machines: &mut Machines, change: &dyn Fn(&mut MachineTimes)| {
         change(machines.machines.get_mut("node2").expect("there are two"));
@@ -134,10 +138,12 @@ fn what_does_not_belong_together_is_refused() {
     let text = refused(&|all| all.machines.clear());
     assert!(text.contains("processors"), "{text}");
 
-    let division = divide(&session, inputs, &sound, BEST).expect("it divides");
+    let division = divide(&session, inputs, &sound, &DividedState::default(), BEST).expect("it divides");
     let nodes: Vec<Vec<String>> = division.stages.iter().map(|stage| stage.nodes.clone()).collect();
     let open = |nodes: &[Vec<String>], at, device| {
-        DistributedStage::open(&session, inputs, nodes, at, device).expect_err("it is wrong").to_string()
+        DistributedStage::open(&session, inputs, nodes, at, device, &DividedState::default())
+            .expect_err("it is wrong")
+            .to_string()
     };
     assert!(open(&nodes, 9, "cpu0").contains("no stage 9"));
     assert!(open(&nodes, 0, "gpu7").contains("cpu0"));
@@ -146,8 +152,15 @@ fn what_does_not_belong_together_is_refused() {
     reversed.iter_mut().for_each(|nodes| nodes.reverse());
     reversed.reverse();
     assert!(open(&reversed, 0, "cpu0").contains("comes before"));
-    let stage = DistributedStage::open(&session, inputs, &nodes, 0, "cpu0").expect("it is right");
-    assert!(stage.run(&[], &RunOptions::default()).expect_err("nothing is given").to_string().contains("other types"));
+    let stage =
+        DistributedStage::open(&session, inputs, &nodes, 0, "cpu0", &DividedState::default()).expect("it is right");
+    assert!(
+        stage
+            .run((0, false), &[], &RunOptions::default())
+            .expect_err("nothing is given")
+            .to_string()
+            .contains("fewer values")
+    );
 }
 
 #[test]
@@ -168,7 +181,7 @@ fn a_software_gpu_computes_a_stage() {
     let all = gpu.seconds.len();
     let cpu = both.machines["node1"].devices[0].clone();
     both.machines.get_mut("node1").expect("it is there").devices = vec![part(0..half, cpu), part(half..all, gpu)];
-    let division = divide(&session, inputs, &both, BEST).expect("it divides");
+    let division = divide(&session, inputs, &both, &DividedState::default(), BEST).expect("it divides");
     assert!(division.stages.iter().any(|stage| stage.devices == ["node1/gpu0"]), "{division:?}");
     let (found, expected) = (walk("convnet", &division, inputs, true), session.run(inputs).expect("it runs"));
     for ((name, a), (_, b)) in found.iter().zip(expected.iter()) {

@@ -3,9 +3,13 @@
 use super::language::{greedy, integers, open, shape};
 use anabranch::device::{CpuGranularity, DetectOptions};
 use anabranch::import::proto::{GraphProto, ModelProto, NodeProto, ValueInfoProto};
-use anabranch::pipeline::{Among, Pipeline, PipelineError, PipelineOptions, StageCosts, StageDevices, StageMapping};
-use anabranch::{Inputs, Outputs, Session, SessionConfig, Tensor, TensorSpec};
+use anabranch::pipeline::{
+    Among, DistributedStage, DividedState, DivisionOptions, Goal, MachineLink, MachineTimes, Machines, Pipeline,
+    PipelineError, PipelineOptions, StageCosts, StageDevices, StageMapping, StageOutput, divide,
+};
+use anabranch::{Inputs, Outputs, RunOptions, Session, SessionConfig, Tensor, TensorSpec};
 use anabranch_kernels::DType;
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 
 const FEEDS: [(&str, &str); 1] = [("*_out", "*_in")];
@@ -166,6 +170,74 @@ fn however_it_is_cut_each_sequence_has_its_state() {
         }
     }
     assert!(opened > 50 && refused > 50 || std::thread::available_parallelism().is_ok_and(|cores| cores.get() < 2));
+}
+
+/// Computes data sets stage by stage, each in a session of its own. In the middle all stages are opened again, and go
+/// on from the states that the former ones had.
+fn walk(bytes: &[u8], first: &Inputs, sets: &[Inputs], cuts: &[Vec<String>], state: &DividedState) -> Vec<Outputs> {
+    let session = || Session::from_bytes(bytes, SessionConfig::default().without_gpu()).expect("a model");
+    let open = || {
+        let stage = |at| DistributedStage::open(&session(), first, cuts, at, "cpu0", state).expect("it fits");
+        (0..cuts.len()).map(stage).collect::<Vec<_>>()
+    };
+    let (mut stages, mut results) = (open(), Vec::new());
+    for (at, inputs) in sets.iter().enumerate() {
+        if at == sets.len() / 2 {
+            let states: Vec<_> = stages.iter().flat_map(DistributedStage::states).collect();
+            stages = open();
+            for (stage, (input, states)) in stages.iter().flat_map(|stage| states.iter().map(move |own| (stage, own))) {
+                stage.restore(input, states).expect("they fit");
+            }
+        }
+        stages[0].verify(inputs).expect("no state is an input");
+        let slots = stages[0].inputs().map(|(name, slot)| (slot, inputs.tensor_of(name)));
+        let mut values: BTreeMap<usize, Tensor> = slots.collect();
+        for stage in &stages {
+            let given: Vec<&Tensor> = stage.reads().iter().map(|slot| &values[slot]).collect();
+            let sequence = at % state.sequences.get();
+            let made = stage.run((sequence, false), &given, &RunOptions::default()).expect("it runs");
+            values.extend(stage.makes().iter().copied().zip(made));
+            stage.drops().iter().for_each(|slot| _ = values.remove(slot));
+        }
+        let output = |(name, output): (&str, StageOutput)| match output {
+            StageOutput::Slot(slot, dims) => {
+                (name.to_owned(), values[&slot].reshaped(shape(&dims)).expect("as declared"))
+            }
+            StageOutput::Constant(constant) => (name.to_owned(), constant),
+        };
+        let (names, tensors): (Vec<_>, Vec<_>) = stages[0].outputs().map(output).unzip();
+        results.push(Outputs::new(names.into(), tensors));
+    }
+    results
+}
+
+#[test]
+fn stages_of_several_machines_keep_their_states_and_give_them_to_others() {
+    let mut divided = 0;
+    for number in (0..KINDS * KINDS * KINDS).step_by(5) {
+        let kinds = [number / KINDS / KINDS, number / KINDS % KINDS, number % KINDS];
+        let bytes = model(&kinds);
+        let session = Session::from_bytes(&bytes, SessionConfig::default().without_gpu()).expect("a model");
+        let first = session.fill_random(Inputs::new(), number as u64).expect("known shapes");
+        let x = |at| Inputs::new().tensor("x", session.fill_random(Inputs::new(), at).expect("known").tensor_of("x"));
+        let sets: Vec<Inputs> = (1000..1008).map(x).collect();
+        let sequences = NonZeroUsize::new(1 + number % 3).expect("one or more");
+        let state = DividedState { pairs: session.state_pairs(&FEEDS).expect("pairs"), sequences };
+        let times = MachineTimes::of(&session, &first, false).expect("times");
+        let link = |from: &str, to: &str| MachineLink { from: from.into(), to: to.into(), latency: 0.0, rate: 1e15 };
+        let names = ["node1", "node2", "outside"];
+        let machines = Machines {
+            machines: names[..2].iter().map(|name| ((*name).to_owned(), times.clone())).collect(),
+            links: names.iter().flat_map(|from| names.iter().map(move |to| link(from, to))).collect(),
+        };
+        let options = DivisionOptions { goal: Goal::Period, replication: true };
+        let division = divide(&session, &first, &machines, &state, options).expect("it divides");
+        let cuts: Vec<Vec<String>> = division.stages.iter().map(|stage| stage.nodes.clone()).collect();
+        divided += usize::from(cuts.len() > 1);
+        let wanted = expected(&bytes, &first, &sets, sequences.get());
+        assert_same(&walk(&bytes, &first, &sets, &cuts, &state), &wanted, &format!("{kinds:?} in {}", cuts.len()));
+    }
+    assert!(divided > 20, "{divided} models were divided");
 }
 
 #[test]

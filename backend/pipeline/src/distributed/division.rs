@@ -7,16 +7,18 @@
 use super::super::choice::graph;
 use super::super::mapping::refused;
 use super::super::part_planner::PartPlanner;
+use super::super::state::{Feedback, stages_of};
+use super::stage::DividedState;
 use super::times::MachineTimes;
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_execute::ExecError;
-use anabranch_ir::program::Program;
-use anabranch_placement::pipeline::cut::{CutOptions, cut};
+use anabranch_ir::program::{NodeId, Program, ValueId};
+use anabranch_placement::pipeline::cut::{Carried, CutOptions, cut};
 use anabranch_placement::pipeline::{
     self, ChooseError, Communication, Goal, Link, Parallel, Port, Problem, Processors, Rules, Sharing, choose,
 };
 use anabranch_placement_core::graph::TaskId;
-use anabranch_session::{Inputs, Session, SessionError};
+use anabranch_session::{Inputs, Session, SessionError, ordered};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -55,7 +57,7 @@ pub struct MachineLink {
 pub struct DivisionOptions {
     /// Goal of the choice.
     pub goal: Goal,
-    /// Whether several devices may each do the whole work of a stage, for different data sets.
+    /// Whether several devices may each do the whole work of a stage without state, for different data sets.
     pub replication: bool,
 }
 
@@ -91,7 +93,7 @@ pub struct DivisionStage {
     pub weights: u64,
 }
 
-/// Divides a session's model into stages for inputs like these.
+/// Divides a session's model into stages for inputs like these, which contain the first state.
 ///
 /// O(nodes × (devices + degree) + cuts²), and then the bounded search of [`choose()`].
 ///
@@ -102,6 +104,7 @@ pub fn divide(
     session: &Session,
     inputs: &Inputs,
     machines: &Machines,
+    state: &DividedState,
     options: DivisionOptions,
 ) -> Result<Division, SessionError> {
     let parts = PartPlanner::of(session, inputs)?;
@@ -112,11 +115,23 @@ pub fn divide(
     let devices = Devices::of(program, machines)?;
     let graph = graph(program)?;
     let bytes = |values: &mut dyn Iterator<Item = u64>| values.fold(0u64, u64::saturating_add);
-    let given = bytes(&mut program.inputs.iter().map(|input| program.value(*input).spec.bytes() as u64));
-    let results = bytes(&mut program.outputs.iter().map(|output| output.spec.bytes() as u64));
+    let states = Feedback::all(program, &state.pairs, &ordered(inputs, program, |_| true)?)?;
+    let carried: Vec<Carried> = states.iter().map(|state| state.carried.clone()).collect();
+    let passing = |input: &&ValueId| states.iter().all(|state| state.input != **input);
+    let given = program.inputs.iter().filter(passing);
+    let given = bytes(&mut given.map(|input| program.value(*input).spec.bytes() as u64));
+    let leaving = program.outputs.iter().enumerate().filter(|(at, _)| states.iter().all(|state| state.output != *at));
+    let results = bytes(&mut leaving.map(|(_, output)| output.spec.bytes() as u64));
     let cutting = CutOptions { stages: CUTS, input: given, output: results };
     let seconds = |task: TaskId, device: usize| Some(devices.seconds[device][task.index()]);
-    let chain = cut(&graph, devices.names.len(), seconds, cutting);
+    let mut chain = cut(&graph, devices.names.len(), seconds, &carried, cutting);
+    let sizes: Vec<usize> = chain.starts.windows(2).map(|ends| ends[1] - ends[0]).collect();
+    let order: Vec<NodeId> = chain.order.iter().map(|task| NodeId(task.0)).collect();
+    let stage_of = stages_of(&order, &sizes);
+    for own in &states {
+        let stage = &mut chain.stages.stages[own.home(|node| stage_of[node.index()])];
+        stage.weights = stage.weights.saturating_add(Feedback::total([own], state.sequences.get()));
+    }
     let rules =
         Rules { communication: Communication::OnePort, replication: options.replication, parallel: Parallel::Never };
     let problem = Problem::new(chain.stages.clone(), devices.processors(machines)?, rules);

@@ -10,5 +10,5 @@ mod stage;
 mod times;
 
 pub use division::{Division, DivisionOptions, DivisionStage, MachineLink, Machines, divide};
-pub use stage::{DistributedStage, StageOutput};
+pub use stage::{DistributedStage, DividedState, StageOutput};
 pub use times::{DeviceTimes, MachineTimes};
