@@ -66,8 +66,8 @@ impl DistributedStage {
     /// session's devices. `inputs` has the first state.
     ///
     /// # Errors
-    /// If the stages are not the model's nodes in a topological order, or a state does not stay in one of them. If the
-    /// session has no such device, or the stage does not fit its memory.
+    /// If the stages are not the model's nodes in a topological order, or part a state. Also if the session has no such
+    /// device, or the stage does not fit its memory.
     pub fn open(
         session: &Session,
         inputs: &Inputs,
