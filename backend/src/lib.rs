@@ -179,7 +179,8 @@ pub mod drops {
     //! memory.
 
     pub use anabranch_flow::drops::{
-        DropReport, DropState, DropsError, Failed, Naming, Outcome, PreparedRecipe, Reason, Recipe, end_all,
+        DropReport, DropState, DropsError, Failed, Naming, Outcome, PreparedRecipe, Reason, Recipe, Shell, end_all,
+        read, run_command,
     };
 }
 
@@ -208,7 +209,8 @@ pub mod flow {
 
     pub use anabranch_flow::{
         Allocation, AllocationError, Collected, Flow, FlowError, FlowEvent, FlowOptions, FlowReport, Inputs, Links,
-        NodeReport, Number, Output, Parcel, Peers, Scheduler, Sent, Traffic, WorkerConfig, WorkerReport, programs,
+        NodeReport, Number, Output, Parcel, Peers, Scheduler, Sent, Traffic, WorkerConfig, WorkerReport,
+        current_worker, programs,
     };
 }
 

@@ -9,7 +9,7 @@ A session places the model's nodes on CPU devices and GPUs, plans their order, t
 returns the plan, `Session.profile` the times of runs, and `Session.compare` the times of several configurations. `Session.refine`
 learns real costs. `devices` lists the devices of this machine. `place` is the placement simulator, also for devices that this machine
 does not have. `Flow` runs graphs of Python functions. `Generator` generates text with a language model. `cluster` divides a model over the
-nodes of a Ray cluster.
+nodes of a Ray cluster, and runs flows there.
 
 Errors are exceptions of `anabranch.errors`, all below `AnabranchError`.
 """

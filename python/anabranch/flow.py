@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from html import escape
 from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _arrays, _native
 from .errors import InputError
 from .views import Rows
+
+if TYPE_CHECKING:
+    from .cluster.workers import FlowRun, Workers
 
 
 @dataclass(eq=False)
@@ -52,7 +55,7 @@ class Flow:
         kept = flow.collect("kept", odd)
         report = flow.run(workers=2)
 
-    Workers are threads. Python lets only one of them run Python code at a time. Functions run in parallel only while they release the
+    Workers are threads, unless a cluster is given. Python lets only one of them run Python code at a time. Functions run in parallel only while they release the
     interpreter's lock, as NumPy's larger operations, `Session.run`, hashing, compression, files and sockets do.
 
     Any free worker may call a function, so state outside of the function must be thread-safe. A `serializer` is called for one
@@ -95,16 +98,21 @@ class Flow:
         return kept
 
     def place(
-        self, strategy: str = "sucuri", *, workers: int | None = None, machines: int | None = None
+        self,
+        strategy: str = "sucuri",
+        *,
+        workers: int | None = None,
+        machines: int | None = None,
+        cluster: Workers | None = None,
     ) -> dict[str, int]:
         """Returns the worker that a strategy (`strategies`) assigns to each node of one iteration. The result is an ``allocation`` for
-        `run` with the same workers and machines. An independent checker has verified it.
+        `run` with the same workers and machines, or the same cluster. An independent checker has verified it.
 
         Raises:
             PlacementError: If the strategy finds no placement.
             InputError: If the flow cannot run, or the strategy does not exist.
         """
-        options = self._options(workers=workers, machines=machines, place=strategy)
+        options = self._options(workers=workers, machines=machines, place=strategy, cluster=cluster)
         return dict(_native.place_flow(self._declared(lambda _: None), options))
 
     def run(
@@ -112,6 +120,7 @@ class Flow:
         *,
         workers: int | None = None,
         machines: int | None = None,
+        cluster: Workers | None = None,
         scheduler: str = "stealing",
         place: str | None = None,
         allocation: Mapping[str, int] | None = None,
@@ -124,6 +133,8 @@ class Flow:
         Args:
             workers: Threads that call functions, of all machines together. The default is one per processing unit.
             machines: Emulated machines that share the workers. Messages between them are counted. The default is 1.
+            cluster: Processes on the nodes of a Ray cluster (`anabranch.cluster.Workers`) that call the functions, instead of threads.
+                The nodes are the machines.
             scheduler: ``central`` (one ready queue), ``central-stealing``, ``local`` (one queue per machine) or ``stealing``.
             place: Strategy that assigns nodes to machines, for local schedulers. The default is ``sucuri``.
             allocation: Worker of each node by name, as `place` returns it, instead of a strategy. For local schedulers.
@@ -134,6 +145,7 @@ class Flow:
         Raises:
             InputError: If the flow or the arguments are invalid, or the sources have different numbers of items.
             PlacementError: If the strategy finds no placement.
+            DeviceError: If a process of the cluster dies.
             Exception: The exception that a function raised, with a note of node and iteration.
         """
         if scheduler.startswith("central") and (place is not None or allocation is not None):
@@ -148,17 +160,39 @@ class Flow:
                 "the sources determine the number of iterations; "
                 "leave `iterations` out, or cut the sources with `itertools.islice`"
             )
-        options = self._options(
-            workers=workers,
-            machines=machines,
-            scheduler=scheduler,
-            place=place or "sucuri",
-            allocation=None if allocation is None else self._in_order(allocation),
-            window=window,
-            iterations=iterations,
-            profile=profile,
-        )
-        return FlowReport(_native.run_flow(self._declared(self._items), options), profile)
+        if cluster is not None and (workers is not None or machines is not None):
+            raise InputError("the cluster determines workers and machines; leave `workers` and `machines` out")
+        given: dict[str, Any] = {
+            "workers": workers,
+            "machines": machines,
+            "scheduler": scheduler,
+            "place": place or "sucuri",
+            "allocation": None if allocation is None else self._in_order(allocation),
+            "window": window,
+            "iterations": iterations,
+            "profile": profile,
+        }
+        if cluster is None:
+            return FlowReport(_native.run_flow(self._declared(self._own), self._options(**given)), profile)
+        with cluster._run() as run:
+            wanted = {read for node in self._nodes if node._kind == "serializer" for read in node._reads}
+            nodes = self._declared(lambda node: self._sent(node, run, wanted))
+            made = _native.run_flow(nodes, self._options(cluster=cluster, **given))
+            return FlowReport(made, profile, {"nodes": cluster.nodes, **run.sent})
+
+    def _own(self, node: Node) -> Any:
+        """The function, iterator or operand of a node that is run in this process."""
+        return self._items(node) if node._kind == "source" else node._does
+
+    def _sent(self, node: Node, run: FlowRun, wanted: set[int]) -> Any:
+        """The same for a run by processes of a cluster. `wanted`: numbers of the nodes whose operands this process needs."""
+        if node._kind == "source":
+            return run.items(self._items(node))
+        if node._kind == "feeder":
+            return run.given(node._does)
+        if node._kind == "serializer":
+            return run.local(node._does)
+        return run.remote(node, node._number in wanted)
 
     def weigh(self, report: FlowReport) -> None:
         """Sets the weight of each node to its mean seconds per operand in a profiled run, and to 0 if it delivered no operand. The
@@ -196,13 +230,13 @@ class Flow:
         node._is_used = True
         return items
 
-    def _declared(self, items: Callable[[Node], Any]) -> list[dict[str, Any]]:
-        """The nodes as the compiled part takes them, with these iterators for sources."""
+    def _declared(self, does: Callable[[Node], Any]) -> list[dict[str, Any]]:
+        """The nodes as the compiled part takes them. `does`: function, iterator or operand of a node."""
         return [
             {
                 "kind": node._kind,
                 "name": str(node.name),
-                "does": items(node) if node._kind == "source" else node._does,
+                "does": does(node),
                 "reads": node._reads,
                 "weight": float(node.weight),
                 **{key: _whole(f"node {node.name!r} has {key}", getattr(node, key), 0) for key in ("pin", "machine", "bytes")},
@@ -219,13 +253,13 @@ class Flow:
         return [(name, _whole(f"the allocation puts node {name!r} on worker", allocation[name], 0)) for name in names]
 
     @staticmethod
-    def _options(**given: Any) -> str:
+    def _options(cluster: Workers | None = None, **given: Any) -> str:
         counts = ("workers", "machines", "window", "iterations")
         usual = {"scheduler": "stealing", "place": "sucuri", "allocation": None, "profile": False, **dict.fromkeys(counts)}
         options = {**usual, **given}
         for key in counts:
             _whole(f"option `{key}` =", options[key], 1)
-        return _arrays.dumps(options)
+        return _arrays.dumps({**options, "cluster": None if cluster is None else cluster._description()})
 
     def __repr__(self) -> str:
         return f"<Flow of {len(self._nodes)} nodes>"
@@ -244,14 +278,17 @@ class FlowReport:
 
     Attributes:
         facts: ``iterations``, ``seconds``, ``traffic`` between machines (``messages``, ``bytes``), and ``workers``: ``machine``, ``tasks``,
-            ``stolen``, ``sleeps``, ``busy_ns`` of each.
+            ``stolen``, ``sleeps``, ``busy_ns`` of each. Of a run by a cluster also ``cluster``: its ``nodes`` in the order of machines,
+            ``messages`` and ``bytes`` that passed between nodes, and ``outside_messages`` and ``outside_bytes`` from and to the caller.
     """
 
-    def __init__(self, run: _native.FlowRun, is_profiled: bool) -> None:
+    def __init__(self, run: _native.FlowRun, is_profiled: bool, cluster: Mapping[str, Any] | None = None) -> None:
         self._run = run
         self._is_profiled = is_profiled
         self.facts: dict[str, Any] = json.loads(run.data())
         nodes = self.facts.pop("nodes")
+        if cluster is not None:
+            self.facts["cluster"] = dict(cluster)
         self._rows = Rows(
             {
                 "name": node["name"],

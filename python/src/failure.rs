@@ -1,5 +1,6 @@
 //! Failures on their way to Python exceptions.
 
+use anabranch::drops::DropsError;
 use anabranch::files::without_os_errors;
 use anabranch::flow::FlowError;
 use anabranch::pipeline::PipelineError;
@@ -99,6 +100,16 @@ impl From<FlowError> for Failure {
             _ => ErrorKind::Input,
         };
         Self::new(kind, error)
+    }
+}
+
+impl From<DropsError> for Failure {
+    fn from(error: DropsError) -> Self {
+        match error {
+            DropsError::Flow(error) => error.into(),
+            DropsError::Cancelled => Self::new(ErrorKind::Cancelled, error),
+            error => Self::argument(error),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::failure::{Failure, Result};
 use super::work::watched;
-use anabranch::flow::{Allocation, Flow, FlowError, FlowOptions, FlowReport, Output, Scheduler, WorkerConfig};
+use anabranch::flow::{Allocation, Flow, FlowError, FlowOptions, FlowReport, Links, Output, Scheduler, WorkerConfig};
 use anabranch_report::show::{flow_chart, flow_trace};
 use pyo3::prelude::*;
 use pyo3::types::{PyIterator, PyTuple};
@@ -31,11 +31,28 @@ pub(crate) struct Declared {
     bytes: Option<u64>,
 }
 
+/// Processes of other machines that call the functions, one per worker.
+#[derive(Deserialize)]
+pub(crate) struct Cluster {
+    workers: Vec<u32>,
+    same_machine: (f64, f64),
+    other_machine: (f64, f64),
+}
+
+impl Cluster {
+    pub(crate) fn worker_config(&self) -> Result<WorkerConfig> {
+        let links = Links { same_machine: self.same_machine, other_machine: self.other_machine };
+        Ok(WorkerConfig::of_machines(&self.workers)?.with_links(links))
+    }
+}
+
 /// Options for placing and running a flow, from JSON.
 #[derive(Deserialize)]
 struct Options {
     workers: Option<u32>,
     machines: Option<u32>,
+    /// Workers of each machine, and the links within and between machines, instead of `workers` and `machines`.
+    cluster: Option<Cluster>,
     scheduler: String,
     /// Strategy for placing.
     place: String,
@@ -49,6 +66,9 @@ struct Options {
 impl Options {
     /// Returns the workers. They are not pinned to cores: processes that functions start would be pinned, too.
     fn worker_config(&self) -> Result<WorkerConfig> {
+        if let Some(cluster) = &self.cluster {
+            return cluster.worker_config();
+        }
         Ok(WorkerConfig::shared_out(self.workers, Some(self.machines.unwrap_or(1)))?)
     }
 }
@@ -129,7 +149,13 @@ pub(crate) fn run_flow(py: Python<'_>, nodes: Vec<Declared>, options: &str) -> P
     }
 }
 
-fn scheduler(name: &str) -> Result<Scheduler> {
+/// Returns the number of the worker that calls the function of a node.
+#[pyfunction]
+pub(crate) fn flow_worker() -> Option<u32> {
+    anabranch::flow::current_worker()
+}
+
+pub(crate) fn scheduler(name: &str) -> Result<Scheduler> {
     Scheduler::ALL.into_iter().find(|scheduler| scheduler.name() == name).ok_or_else(|| {
         let names = Scheduler::ALL.map(Scheduler::name).join(", ");
         Failure::argument(format_args!("there is no scheduler {name:?}; the schedulers are {names}"))

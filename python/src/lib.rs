@@ -11,6 +11,7 @@
 
 mod cluster;
 mod devices;
+mod drops;
 mod failure;
 mod flow;
 mod generator;
@@ -31,7 +32,9 @@ mod native {
     #[pymodule_export]
     use super::devices::{devices, strategies, write_text};
     #[pymodule_export]
-    use super::flow::{FlowRun, place_flow, run_flow};
+    use super::drops::{run_command, run_graph};
+    #[pymodule_export]
+    use super::flow::{FlowRun, flow_worker, place_flow, run_flow};
     #[pymodule_export]
     use super::generator::Generator;
     #[pymodule_export]

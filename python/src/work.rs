@@ -26,6 +26,10 @@ impl CancelToken {
     fn cancel(&self) {
         self.0.cancel();
     }
+
+    fn is_cancelled(&self) -> bool {
+        self.0.is_cancelled()
+    }
 }
 
 /// Does work while other Python threads continue. A panic becomes an exception.

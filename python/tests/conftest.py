@@ -57,3 +57,19 @@ def interruptible():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(scope="session")
+def nodes():
+    """A Ray cluster of three nodes on this machine, and its nodes beside the head."""
+    ray = pytest.importorskip("ray", reason="ray is not installed")
+    from ray.cluster_utils import Cluster
+
+    common = {"num_cpus": 1, "object_store_memory": 80 << 20}
+    head = {"node_ip_address": "127.0.0.2", "include_dashboard": False, **common}
+    made = Cluster(initialize_head=True, head_node_args=head)
+    added = [made.add_node(node_ip_address=f"127.0.0.{number}", **common) for number in (3, 4)]
+    ray.init(address=made.address, _node_ip_address="127.0.0.2", log_to_driver=False, logging_level="ERROR")
+    yield made, added
+    ray.shutdown()
+    made.shutdown()

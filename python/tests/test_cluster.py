@@ -24,21 +24,6 @@ WIDTH, LAYERS = 64, 6
 
 
 @pytest.fixture(scope="module")
-def nodes():
-    """A cluster, and its nodes beside the head."""
-    from ray.cluster_utils import Cluster
-
-    common = {"num_cpus": 1, "object_store_memory": 80 << 20}
-    head = {"node_ip_address": "127.0.0.2", "include_dashboard": False, **common}
-    made = Cluster(initialize_head=True, head_node_args=head)
-    added = [made.add_node(node_ip_address=f"127.0.0.{number}", **common) for number in (3, 4)]
-    ray.init(address=made.address, _node_ip_address="127.0.0.2", log_to_driver=False, logging_level="ERROR")
-    yield made, added
-    ray.shutdown()
-    made.shutdown()
-
-
-@pytest.fixture(scope="module")
 def platform(nodes):
     return cluster.Platform.measure(**OPTIONS)
 

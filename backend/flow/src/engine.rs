@@ -30,6 +30,18 @@ pub(super) const TICK: Duration = Duration::from_millis(2);
 /// Longest time that a worker spins for work before it waits: it does not check for cancellation while it spins.
 const LONGEST_SPIN: Duration = Duration::from_millis(1);
 
+thread_local! {
+    /// Worker of the run that this thread works for.
+    static WORKER: Cell<Option<u32>> = const { Cell::new(None) };
+}
+
+/// Returns the number of the worker that calls the function of a node; `None` outside of such a call.
+///
+/// For functions that let another process do their work, one per worker.
+pub fn current_worker() -> Option<u32> {
+    WORKER.get()
+}
+
 /// Runs a flow that was verified.
 pub(super) fn run(flow: Flow<'_>, options: &FlowOptions) -> Result<FlowReport, FlowError> {
     let homes = placing::homes(&flow, placing::machines(&flow, options)?.as_deref());
@@ -152,6 +164,8 @@ impl<'e, 'f> Engine<'e, 'f> {
     /// Runs a worker.
     fn work(&self, mut hand: Hand) -> Hand {
         self.waiters[hand.worker].enter();
+        // A function may run a flow of its own on this thread.
+        let outer = WORKER.replace(Some(hand.worker as u32));
         // If the system does not allow pinning, the worker runs anywhere.
         let unit = self.options.worker_config().unit_of(hand.worker as u32);
         let _pinned = unit.and_then(|unit| affinity::pin_current_thread(&[unit]).ok());
@@ -163,6 +177,7 @@ impl<'e, 'f> Engine<'e, 'f> {
                 message: panic_text(&*payload).unwrap_or("without a message").to_owned(),
             });
         }
+        WORKER.set(outer);
         hand
     }
 

@@ -61,6 +61,7 @@ mod tests;
 mod traffic;
 
 pub use allocation::{Allocation, AllocationError};
+pub use engine::current_worker;
 pub use error::FlowError;
 pub use graph::{Collected, Flow};
 pub use inputs::Inputs;

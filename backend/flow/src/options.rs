@@ -68,6 +68,24 @@ impl WorkerConfig {
         }
     }
 
+    /// Returns machines with these numbers of workers.
+    ///
+    /// # Errors
+    /// If there is no machine, a machine has no worker, or there are more than 1024 workers together.
+    pub fn of_machines(workers: &[u32]) -> Result<Self, FlowError> {
+        let total = workers.iter().fold(0, |total: u32, workers| total.saturating_add(*workers));
+        if workers.contains(&0) || !(1..=MOST_WORKERS).contains(&total) {
+            return Err(FlowError::Options(format!(
+                "{total} workers on {} machines are not possible; each machine needs a worker, and a flow has 1 to \
+                 {MOST_WORKERS}",
+                workers.len()
+            )));
+        }
+        let machine_of =
+            (0..).zip(workers).flat_map(|(machine, workers)| (0..*workers).map(move |_| machine)).collect();
+        Ok(WorkerConfig { machine_of, units: vec![None; total as usize], links: Links::default() })
+    }
+
     /// Returns `workers` workers, each on a processing unit of its own as long as there are enough. Workers that share
     /// a last-level cache are on one machine.
     ///

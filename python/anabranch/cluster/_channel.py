@@ -68,6 +68,10 @@ class Wire:
     def _limit_waiting(self, seconds: int) -> None:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", seconds, 0))
 
+    def has_arrived(self, seconds: float) -> bool:
+        """Waits until there is something to receive, for at most so long. The end of the other end counts, too."""
+        return self._connection.poll(seconds)
+
     def send(self, head: dict[str, Any], packet: Packet) -> None:
         """Sends values.
 

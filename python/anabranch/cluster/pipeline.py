@@ -120,7 +120,7 @@ class Pipeline:
         self._latencies: deque[float] = deque(maxlen=_KEPT_TIMES)
         self.events: list[str] = []
         self.platform = platform or Platform.measure(timeout=timeout, **_device_options(options))
-        self._alive = self._present()
+        self._alive = self.platform.present()
         self._learn_times(self._alive)
         self._open()
 
@@ -220,7 +220,7 @@ class Pipeline:
                 found = Platform._measured(self._timeout, progress, _device_options(self._options), left_out)
                 self.events += [f"a node is left out ({error})" for error in left_out]
                 self.platform = self.platform._with(found)
-            alive = self._present()
+            alive = self.platform.present()
             self._learn_times({name: node for name, node in alive.items() if name not in self._times})
             self._alive = alive
             self._open()
@@ -251,16 +251,6 @@ class Pipeline:
     def _refuse_if_closed(self) -> None:
         if self._closed:
             raise InputError("the pipeline was closed; open another")
-
-    def _present(self) -> dict[str, str]:
-        """Identifiers of the platform's nodes that are alive, by their names."""
-        ids = set(_platform.alive().values())
-        present = {node.name: node.id for node in self.platform.nodes if node.id in ids and node.id is not None}
-        if not present:
-            raise DeviceError(
-                "none of the platform's nodes is alive in this Ray cluster; measure the platform again with Platform.measure()"
-            )
-        return present
 
     def _learn_times(self, nodes: Mapping[str, str]) -> None:
         """Asks nodes for the times of the model on their devices."""
@@ -409,7 +399,7 @@ class Pipeline:
 
     def _drop_dead_nodes(self) -> None:
         """Removes nodes that Ray has given up, and nodes that start no process."""
-        self._alive = {name: node for name, node in self._present().items() if name in self._alive}
+        self._alive = {name: node for name, node in self.platform.present().items() if name in self._alive}
         # If stages could not be opened, any node may be the cause.
         suspects = {replica.node for replica in self._line.silent(self._hang)} if self._line is not None else set(self._alive)
         for node in suspects & set(self._alive):

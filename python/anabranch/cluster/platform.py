@@ -173,6 +173,21 @@ class Platform:
         links = {(renamed[source], renamed[target]): costs for (source, target), costs in found.links.items()}
         return Platform([*self.nodes, *added], {**links, **self.links})
 
+    def present(self) -> dict[str, str]:
+        """Ray's identifiers of the nodes that are alive, by the nodes' names.
+
+        Raises:
+            InputError: If Ray is not connected.
+            DeviceError: If none is alive.
+        """
+        ids = set(alive().values())
+        present = {node.name: node.id for node in self.nodes if node.id in ids and node.id is not None}
+        if not present:
+            raise DeviceError(
+                "none of the platform's nodes is alive in this Ray cluster; measure the platform again with Platform.measure()"
+            )
+        return present
+
     def rows(self) -> Rows:
         """The devices as a table."""
         return Rows(

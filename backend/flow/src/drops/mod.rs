@@ -53,9 +53,9 @@ mod tests;
 
 pub use names::Naming;
 pub use outcome::{DropReport, Failed, Outcome};
-pub use plan::{PreparedRecipe, Reason};
-pub use recipe::Recipe;
-pub use shell::end_all;
+pub use plan::{PreparedRecipe, Reason, Shell};
+pub use recipe::{Recipe, read};
+pub use shell::{end_all, run_command};
 pub use state::DropState;
 
 use crate::FlowError;

@@ -19,6 +19,9 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+/// Runs a command in a directory for the application of an id. Returns the reason if the command has not ended well.
+pub type Shell<'s> = dyn Fn(&str, &Path, &str) -> Result<(), String> + Send + Sync + 's;
+
 /// A recipe with the directory to run it in, which is locked against other processes.
 pub struct PreparedRecipe<'r> {
     pub(super) recipe: &'r Recipe,
@@ -30,6 +33,8 @@ pub struct PreparedRecipe<'r> {
     pub(super) found: Vec<Option<Sum>>,
     /// By drop: reason why data cannot be read.
     pub(super) unreadable: Vec<Option<String>>,
+    /// Runs the commands, instead of a shell of this process.
+    pub(super) shell: Option<Box<Shell<'r>>>,
     _held: DirectoryLock,
 }
 
@@ -108,12 +113,19 @@ impl<'r> PreparedRecipe<'r> {
             reasons: vec![None; count],
             found: vec![None; count],
             unreadable: vec![None; count],
+            shell: None,
             _held: held,
         };
         prepared.look(token)?;
         prepared.decide();
         prepared.spread();
         Ok(prepared)
+    }
+
+    /// Sets who runs the commands (default: a shell on this machine), such as a process of another machine that shares
+    /// the directory.
+    pub fn with_shell(self, shell: Box<Shell<'r>>) -> Self {
+        PreparedRecipe { shell: Some(shell), ..self }
     }
 
     /// Checks that no application overwrites a file, such as the file of the graph.

@@ -4,8 +4,10 @@ use super::command::{Operand, assembled, expanded};
 use super::function::{Function, KNOWN};
 use super::names::Naming;
 use super::{DropsError, refused};
+use anabranch_base::files;
 use anabranch_base::quoted::Name;
-use anabranch_placement::logical::{Drop, DropKind, PhysicalGraph};
+use anabranch_placement::format::{Format, detect};
+use anabranch_placement::logical::{Drop, DropKind, PhysicalGraph, parse, parse_template};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -77,6 +79,28 @@ impl Node {
         let outputs = self.outputs.iter().map(|&output| format!("{:?}", recipe.nodes[output].kind.path()));
         let texts: Vec<String> = std::iter::once(what).chain(outputs).collect();
         super::content::sum_of_texts(texts.iter().map(String::as_str))
+    }
+}
+
+/// Reads the drops of a logical graph, or of a physical graph template.
+///
+/// # Errors
+/// If the file cannot be read, or is not such a graph.
+pub fn read(path: &Path) -> Result<PhysicalGraph, String> {
+    let bytes = files::read(path, files::MOST_BYTES).map_err(|error| error.to_string())?;
+    let is_list =
+        bytes.iter().find(|byte| !byte.is_ascii_whitespace() && !b"\xef\xbb\xbf".contains(byte)) == Some(&b'[');
+    if is_list {
+        return parse_template(&bytes).map_err(|error| error.to_string());
+    }
+    match detect(&bytes).map_err(|error| error.to_string())? {
+        Format::Logical => {
+            let name = path.display().to_string();
+            parse(&name, &bytes).and_then(|graph| graph.unroll()).map_err(|error| error.to_string())
+        }
+        _ => Err("has the costs of tasks but not their commands; use `anabranch simulate`, or run a logical graph of \
+                  DALiuGE"
+            .to_owned()),
     }
 }
 

@@ -7,13 +7,13 @@ use super::content::{self, Budget, MemoryDrop, Sum, remove, sum_of_file, sum_of_
 use super::outcome::{DropReport, Failed, Outcome};
 use super::plan::PreparedRecipe;
 use super::recipe::{Kind, Node};
-use super::shell::{self, Failure};
+use super::shell;
 use super::state::{DropState, Record, Records, now};
 use crate::{Flow, FlowError, FlowOptions, Output};
 use anabranch_base::cancel::CancelToken;
 use anabranch_base::files;
 use anabranch_base::lock::lock;
-use anabranch_base::quoted::{Line, Name};
+use anabranch_base::quoted::Name;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -249,8 +249,11 @@ impl<'r> Run<'r> {
                         self.held(input, datum)?.put(&path).map_err(told)?;
                     }
                 }
-                shell::run(command, &self.prepared.directory, &node.id, self.token)
-                    .map_err(|failure| told(&failure))?;
+                let directory = &self.prepared.directory;
+                match &self.prepared.shell {
+                    Some(shell) => shell(command, directory, &node.id)?,
+                    None => shell::run_command(command, directory, &node.id, self.token)?,
+                }
                 None
             }
             Kind::Function(function) => {
@@ -430,25 +433,4 @@ fn written(path: &std::path::Path, most: u64) -> std::io::Result<Vec<u8>> {
     };
     remove(path)?;
     Ok(bytes)
-}
-
-fn told(failure: &Failure) -> String {
-    match failure {
-        Failure::NotStarted(error) => format!("the shell cannot be started: {error}"),
-        Failure::Cancelled => "cancelled".to_owned(),
-        Failure::AtTerminal => {
-            "it stopped to read the terminal, which is not allowed; give its input in the command or in a file"
-                .to_owned()
-        }
-        Failure::Ended(status, said) if said.is_empty() => format!("its command ended with {status}"),
-        Failure::Ended(status, said) => {
-            format!("its command ended with {status}; its last output was:\n{}", indented(said))
-        }
-    }
-}
-
-/// Returns the lines that a command wrote, indented.
-fn indented(said: &str) -> String {
-    let lines: Vec<_> = said.lines().map(|line| format!("  {}", Line(line))).collect();
-    lines.join("\n")
 }

@@ -5,6 +5,7 @@
 
 use anabranch_base::cancel::CancelToken;
 use anabranch_base::lock::lock;
+use anabranch_base::quoted::Line;
 #[cfg(unix)]
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use std::collections::VecDeque;
@@ -45,7 +46,7 @@ pub fn end_all() {
 
 /// Reason why a command has not ended well.
 #[derive(Debug)]
-pub(super) enum Failure {
+enum Failure {
     NotStarted(io::Error),
     /// Exit status, with the last lines of output.
     Ended(ExitStatus, String),
@@ -57,7 +58,35 @@ pub(super) enum Failure {
 /// Runs a command in a directory, and waits for its end.
 ///
 /// It gets no input, not even from the terminal. `DLG_UID` holds the application's id, and `DLG_ROOT` the directory.
-pub(super) fn run(command: &str, directory: &Path, id: &str, token: &CancelToken) -> Result<(), Failure> {
+///
+/// # Errors
+/// The reason if the command has not ended well.
+pub fn run_command(command: &str, directory: &Path, id: &str, token: &CancelToken) -> Result<(), String> {
+    run(command, directory, id, token).map_err(|failure| told(&failure))
+}
+
+fn told(failure: &Failure) -> String {
+    match failure {
+        Failure::NotStarted(error) => format!("the shell cannot be started: {error}"),
+        Failure::Cancelled => "cancelled".to_owned(),
+        Failure::AtTerminal => {
+            "it stopped to read the terminal, which is not allowed; give its input in the command or in a file"
+                .to_owned()
+        }
+        Failure::Ended(status, said) if said.is_empty() => format!("its command ended with {status}"),
+        Failure::Ended(status, said) => {
+            format!("its command ended with {status}; its last output was:\n{}", indented(said))
+        }
+    }
+}
+
+/// Returns the lines that a command wrote, indented.
+fn indented(said: &str) -> String {
+    let lines: Vec<_> = said.lines().map(|line| format!("  {}", Line(line))).collect();
+    lines.join("\n")
+}
+
+fn run(command: &str, directory: &Path, id: &str, token: &CancelToken) -> Result<(), Failure> {
     let (mut child, said) = start(command, directory, id).map_err(Failure::NotStarted)?;
     let ended = wait(&mut child, token);
     // The leader is reaped only after this: until then, no other group can have its number.

@@ -7,11 +7,8 @@ use super::super::{CliError, Output, say};
 use super::{FlowCommand, Weights};
 use anabranch::CancelToken;
 use anabranch::device::{DetectOptions, detect as detect_devices};
-use anabranch::drops::{DropReport, DropState, Naming, Outcome, PreparedRecipe, Recipe};
-use anabranch::files;
+use anabranch::drops::{DropReport, DropState, Naming, Outcome, PreparedRecipe, Recipe, read};
 use anabranch::flow::{Flow, FlowOptions, Scheduler, WorkerConfig};
-use anabranch_placement::format::{Format, detect};
-use anabranch_placement::logical::{PhysicalGraph, parse, parse_template};
 use anabranch_placement::quoted::Line;
 use anabranch_report::table::Table;
 use anabranch_report::text::{count, duration, shortened};
@@ -30,7 +27,7 @@ const WIDTH: usize = 48;
 pub(super) fn run(command: &FlowCommand, path: &Path, output: Output) -> Result<(), CliError> {
     let scheduler = command.only_scheduler()?;
     let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let graph = read(path)?;
+    let graph = read(path).map_err(|error| CliError::in_file(path, error))?;
     let naming = Naming::of(&stem).with_outside(command.graph.outside);
     let recipe = Recipe::new(&graph, &naming).map_err(|error| CliError::in_file(path, error))?;
     drop(graph);
@@ -51,27 +48,6 @@ pub(super) fn run(command: &FlowCommand, path: &Path, output: Output) -> Result<
     }
     let run = GraphRun { command, recipe: &recipe, prepared, token: &token, scheduler, stem: &stem };
     run.run(output)
-}
-
-/// Reads the drops of a logical graph, or of a physical graph template.
-fn read(path: &Path) -> Result<PhysicalGraph, CliError> {
-    let in_file = |error: &dyn fmt::Display| CliError::in_file(path, error);
-    let bytes = files::read(path, files::MOST_BYTES).map_err(|error| in_file(&error))?;
-    let is_list =
-        bytes.iter().find(|byte| !byte.is_ascii_whitespace() && !b"\xef\xbb\xbf".contains(byte)) == Some(&b'[');
-    if is_list {
-        return parse_template(&bytes).map_err(|error| in_file(&error));
-    }
-    match detect(&bytes).map_err(|error| in_file(&error))? {
-        Format::Logical => {
-            let name = path.display().to_string();
-            parse(&name, &bytes).and_then(|graph| graph.unroll()).map_err(|error| in_file(&error))
-        }
-        _ => Err(in_file(
-            &"has the costs of tasks but not their commands; use `anabranch simulate`, or run a logical graph of \
-                 DALiuGE",
-        )),
-    }
 }
 
 /// Lists the applications that would run, with the reasons.
