@@ -209,8 +209,7 @@ pub mod flow {
 
     pub use anabranch_flow::{
         Allocation, AllocationError, Collected, Flow, FlowError, FlowEvent, FlowOptions, FlowReport, Inputs, Links,
-        NodeReport, Number, Output, Parcel, Peers, Scheduler, Sent, Traffic, WorkerConfig, WorkerReport,
-        current_worker, programs,
+        NodeReport, Output, Scheduler, Traffic, WorkerConfig, WorkerReport, current_worker, programs,
     };
 }
 

@@ -2,14 +2,13 @@
 
 use super::body::{Body, Outcome};
 use super::error::FlowError;
-use super::graph::{self, Declared, Flow, Input, Kind};
+use super::graph::{self, Declared, Flow, Kind};
 use super::hand::Hand;
 use super::log::Log;
 use super::matching::{Admission, Matching};
 use super::options::FlowOptions;
 use super::placing;
 use super::queues::{Home, Queues, Task};
-use super::remote::RemoteProcesses;
 use super::report::FlowReport;
 use super::traffic::TrafficCount;
 use anabranch_base::cancel::CancelToken;
@@ -25,7 +24,7 @@ use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
 /// Time between two checks for cancellation by a worker that waits.
-pub(super) const TICK: Duration = Duration::from_millis(2);
+const TICK: Duration = Duration::from_millis(2);
 
 /// Longest time that a worker spins for work before it waits: it does not check for cancellation while it spins.
 const LONGEST_SPIN: Duration = Duration::from_millis(1);
@@ -45,20 +44,18 @@ pub fn current_worker() -> Option<u32> {
 /// Runs a flow that was verified.
 pub(super) fn run(flow: Flow<'_>, options: &FlowOptions) -> Result<FlowReport, FlowError> {
     let homes = placing::homes(&flow, placing::machines(&flow, options)?.as_deref());
-    let (engine, hands) = Engine::new(flow, options, homes, None);
+    let (engine, hands) = Engine::new(flow, options, homes);
     let logs = engine.run(hands);
     engine.report(logs, engine.since.elapsed())
 }
 
-/// A run. If machines are processes of their own, this process's part of the run.
+/// A run.
 pub(super) struct Engine<'e, 'f> {
     pub(super) nodes: Vec<Node<'f>>,
     pub(super) matching: Matching,
     queues: Queues,
     pub(super) options: &'e FlowOptions,
     traffic: Option<TrafficCount>,
-    /// Connections to the other processes.
-    pub(super) remote: Option<RemoteProcesses>,
     /// By worker.
     waiters: Vec<Waiter>,
     asleep: AtomicUsize,
@@ -71,7 +68,6 @@ pub(super) struct Engine<'e, 'f> {
 pub(super) struct Node<'f> {
     pub(super) name: String,
     pub(super) body: Box<dyn Body + 'f>,
-    pub(super) inputs: Box<[Input<'f>]>,
     pub(super) readers: Box<[Reader]>,
     home: Home,
     /// Machine of the node for counting and sending messages.
@@ -83,41 +79,31 @@ pub(super) struct Node<'f> {
 /// An input port that reads a node.
 pub(super) struct Reader {
     pub(super) node: u32,
-    pub(super) port: u32,
     /// Bytes of each operand that the port reads.
     pub(super) bytes: u64,
 }
 
 impl<'e, 'f> Engine<'e, 'f> {
-    /// Makes an engine, and the workers of this process. `homes` holds the home of each node.
-    pub(super) fn new(
-        flow: Flow<'f>,
-        options: &'e FlowOptions,
-        homes: Vec<Home>,
-        remote: Option<RemoteProcesses>,
-    ) -> (Self, Vec<Hand>) {
+    /// Makes an engine, and its workers. `homes` holds the home of each node.
+    fn new(flow: Flow<'f>, options: &'e FlowOptions, homes: Vec<Home>) -> (Self, Vec<Hand>) {
         let total = (!flow.has_source()).then_some(options.iterations);
         let window = flow.window(options);
         let worker_config = options.worker_config();
         let machines: Vec<u32> = homes.iter().map(|home| home.machine(worker_config)).collect();
-        let is_own = |machine: u32| remote.as_ref().is_none_or(|remote| remote.is_own(machine));
-        let (leads, others) = remote.as_ref().map_or((true, 0), |remote| (remote.leads(), remote.awaited()));
-        let matching = Matching::new(&flow.nodes, window, total, |node| is_own(machines[node]), others);
+        let matching = Matching::new(&flow.nodes, window, total);
         let (queues, deques) = Queues::new(worker_config, options.scheduler);
         let node = |((declared, home), machine): ((Declared<'f>, Home), u32)| {
             declared.body.open(window);
             let reader = |reader: &graph::Reader| Reader {
                 node: reader.node as u32,
-                port: reader.port as u32,
                 bytes: reader.bytes.load(Ordering::Relaxed),
             };
             Node {
                 name: declared.name,
                 readers: declared.readers.iter().map(reader).collect(),
-                inputs: declared.inputs.into(),
                 home,
                 machine,
-                items: (declared.kind == Kind::Source && (leads || is_own(machine))).then(AtomicU64::default),
+                items: (declared.kind == Kind::Source).then(AtomicU64::default),
                 body: declared.body,
             }
         };
@@ -128,7 +114,6 @@ impl<'e, 'f> Engine<'e, 'f> {
             matching,
             queues,
             options,
-            remote,
             waiters: deques.iter().map(|_| Waiter::default()).collect(),
             asleep: AtomicUsize::new(0),
             is_over: AtomicBool::new(false),
@@ -136,14 +121,12 @@ impl<'e, 'f> Engine<'e, 'f> {
             since: Instant::now(),
         };
         let hands = deques.into_iter().enumerate();
-        let hands = hands.map(|(worker, deque)| Hand::new(worker, deque, options, engine.nodes.len()));
-        let is_here = |hand: &Hand| engine.remote.as_ref().is_none_or(|remote| remote.is_own(hand.machine));
-        let hands = hands.filter(is_here).collect();
+        let hands = hands.map(|(worker, deque)| Hand::new(worker, deque, options, engine.nodes.len())).collect();
         (engine, hands)
     }
 
     /// Runs all workers, the first on the calling thread, until nothing is left to do.
-    pub(super) fn run(&self, hands: Vec<Hand>) -> Vec<Log> {
+    fn run(&self, hands: Vec<Hand>) -> Vec<Log> {
         let (sender, finished) = crossbeam_channel::unbounded();
         thread::scope(|scope| {
             let mut hands = hands.into_iter();
@@ -251,8 +234,6 @@ impl<'e, 'f> Engine<'e, 'f> {
         let (outcome, times) = if is_dropped {
             node.body.discard(task.slot as usize);
             (Outcome::Dropped, None)
-        } else if let Some(remote) = self.remote.as_ref().filter(|remote| !remote.is_own_worker(hand.machine)) {
-            remote.call(self, task, hand)?
         } else {
             self.perform(node, task.slot)
         };
@@ -267,7 +248,7 @@ impl<'e, 'f> Engine<'e, 'f> {
     }
 
     /// Runs a node in the iteration of a slot. Returns the outcome and, in a profiled run, the times.
-    pub(super) fn perform(&self, node: &Node<'_>, slot: u32) -> (Outcome, Option<(u64, u64)>) {
+    fn perform(&self, node: &Node<'_>, slot: u32) -> (Outcome, Option<(u64, u64)>) {
         let start = self.options.profile.then(|| self.now());
         let outcome = node.body.run(slot as usize);
         (outcome, start.map(|start| (start, self.now())))
@@ -278,7 +259,7 @@ impl<'e, 'f> Engine<'e, 'f> {
         if let Some(items) = &node.items {
             match outcome {
                 Outcome::Delivered => drop(items.fetch_add(1, Ordering::Relaxed)),
-                _ => self.end_source(self.matching.iteration(task.slot)),
+                _ => self.matching.end(self.matching.iteration(task.slot)),
             }
         }
         if let Some(slot) = self.matching.leave(task.node) {
@@ -290,10 +271,7 @@ impl<'e, 'f> Engine<'e, 'f> {
             if let Some(traffic) = self.traffic.as_ref().filter(|_| !is_dropped) {
                 traffic.put(to, machine, reader.bytes, hand);
             }
-            match self.remote.as_ref().filter(|remote| !remote.is_own(machine)) {
-                Some(remote) => remote.pass(self, reader, task.slot, is_dropped),
-                None => self.arrive(to, is_dropped, &mut hand.ready),
-            }
+            self.arrive(to, is_dropped, &mut hand.ready);
         }
         if node.readers.is_empty() {
             self.finish(task.slot, &mut hand.ready);
@@ -301,57 +279,32 @@ impl<'e, 'f> Engine<'e, 'f> {
     }
 
     /// Notes that an operand of a task is there or will not come.
-    pub(super) fn arrive(&self, task: Task, is_dropped: bool, ready: &mut Vec<Task>) {
+    fn arrive(&self, task: Task, is_dropped: bool, ready: &mut Vec<Task>) {
         if self.matching.arrive(task.node, task.slot, is_dropped) && self.matching.may_begin(task.node, task.slot) {
             ready.push(task);
         }
     }
 
-    /// Notes that a source had no item for an iteration.
-    pub(super) fn end_source(&self, iteration: u64) {
-        self.matching.end(iteration);
-        self.remote.iter().for_each(|remote| remote.ended(self, iteration));
-    }
-
-    /// Notes that a sink, or all sinks of another process, are done in the iteration of a slot.
-    pub(super) fn finish(&self, slot: u32, ready: &mut Vec<Task>) {
+    /// Notes that a sink is done in the iteration of a slot.
+    fn finish(&self, slot: u32, ready: &mut Vec<Task>) {
         if self.matching.finish(slot) {
-            match self.remote.as_ref().filter(|remote| !remote.leads()) {
-                Some(remote) => remote.finished(self, slot),
-                None => self.admit(slot, ready),
-            }
+            self.admit(slot, ready);
         }
     }
 
     /// Begins the next iteration in a slot, if there is one.
     fn admit(&self, slot: u32, ready: &mut Vec<Task>) {
         match self.matching.admit(slot) {
-            Admission::Begun => {
-                self.remote.iter().for_each(|remote| remote.begin(self, slot));
-                self.begin_roots(slot, ready);
-            }
+            Admission::Begun => self.begin_roots(slot, ready),
             Admission::NoMore => {}
             Admission::AllDone => self.end(),
         }
     }
 
-    /// Makes the nodes of this process ready that begin an iteration, which is in a slot.
-    pub(super) fn begin_roots(&self, slot: u32, ready: &mut Vec<Task>) {
+    /// Makes the nodes ready that begin an iteration, which is in a slot.
+    fn begin_roots(&self, slot: u32, ready: &mut Vec<Task>) {
         let begun = self.matching.roots().iter().filter(|node| self.matching.may_begin(**node, slot));
         ready.extend(begun.map(|node| Task { node: *node, slot }));
-    }
-
-    /// Shares tasks that were made ready by a thread that is not a worker.
-    pub(super) fn share_all(&self, ready: &mut Vec<Task>) {
-        let home = |task: &Task| self.nodes[task.node as usize].home;
-        ready.iter().for_each(|task| self.queues.push_from_outside(*task, home(task)));
-        // As in `share`.
-        fence(Ordering::SeqCst);
-        for task in ready.drain(..) {
-            if self.asleep.load(Ordering::SeqCst) > 0 {
-                self.wake_for(home(&task), None);
-            }
-        }
     }
 
     /// Shares tasks that are ready, except one that this worker runs next.
@@ -405,7 +358,7 @@ impl<'e, 'f> Engine<'e, 'f> {
         others.any(|other| self.queues.has_work(other) && self.waiters[other].wake());
     }
 
-    pub(super) fn is_cancelled(&self) -> bool {
+    fn is_cancelled(&self) -> bool {
         let is_cancelled = self.options.cancel.as_ref().is_some_and(CancelToken::is_cancelled);
         if is_cancelled {
             self.fail(FlowError::Cancelled);
@@ -414,19 +367,13 @@ impl<'e, 'f> Engine<'e, 'f> {
     }
 
     /// Ends the run with a failure. Only the first failure is kept.
-    pub(super) fn fail(&self, failure: FlowError) {
+    fn fail(&self, failure: FlowError) {
         lock(&self.failure).get_or_insert(failure);
-        self.remote.iter().for_each(RemoteProcesses::give_up);
         self.end();
     }
 
-    /// Whether nothing is left to do.
-    pub(super) fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::SeqCst)
-    }
-
     /// Ends the run.
-    pub(super) fn end(&self) {
+    fn end(&self) {
         self.is_over.store(true, Ordering::SeqCst);
         for waiter in &self.waiters {
             waiter.wake();
@@ -435,6 +382,6 @@ impl<'e, 'f> Engine<'e, 'f> {
 
     /// Nanoseconds since the run's start.
     fn now(&self) -> u64 {
-        self.since.elapsed().as_nanos() as u64 + self.remote.as_ref().map_or(0, RemoteProcesses::start)
+        self.since.elapsed().as_nanos() as u64
     }
 }

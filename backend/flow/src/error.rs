@@ -66,15 +66,6 @@ pub enum FlowError {
     /// An allocation does not fit.
     #[error(transparent)]
     Allocation(#[from] AllocationError),
-    /// A port cannot send its operands to another process.
-    #[error(
-        "node {node:?} delivers to {reader:?}, which another process may run, but its operands cannot be \
-         converted to bytes; call `travels` on its port, or bind both nodes to machine 0"
-    )]
-    Homebound { node: String, reader: String },
-    /// Another process of the run failed.
-    #[error("machine {machine}: {reason}")]
-    Machine { machine: u32, reason: String },
     /// A thread could not be started.
     #[error("worker {worker} could not be started: {reason}; run with fewer workers")]
     NoThread { worker: u32, reason: String },

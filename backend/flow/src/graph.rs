@@ -5,8 +5,7 @@ use super::engine;
 use super::error::FlowError;
 use super::inputs::{Inputs, NoInput};
 use super::options::FlowOptions;
-use super::ports::{Edge, Line, Outlet, Output};
-use super::remote::{self, Peers};
+use super::ports::{Edge, Outlet, Output};
 use super::report::FlowReport;
 use anabranch_base::lock::lock;
 use std::collections::BTreeSet;
@@ -41,8 +40,8 @@ use std::sync::{Arc, Mutex};
 pub struct Flow<'f> {
     pub(super) nodes: Vec<Declared<'f>>,
     identity: Identity,
-    /// Inputs of the node that is declared next.
-    reads: Vec<Input<'f>>,
+    /// Number of ports that the node reads which is declared next.
+    reads: u32,
     /// Errors of the declaration.
     faults: Vec<FlowError>,
 }
@@ -65,24 +64,16 @@ pub(super) struct Declared<'f> {
     pub(super) name: String,
     pub(super) kind: Kind,
     pub(super) settings: Arc<Mutex<Settings>>,
-    /// Inputs, port by port.
-    pub(super) inputs: Vec<Input<'f>>,
+    /// Number of ports that it reads.
+    pub(super) inputs: u32,
     /// Nodes that read it, with one entry per port.
     pub(super) readers: Vec<Reader>,
     pub(super) body: Box<dyn Body + 'f>,
 }
 
-/// Input of a node at one port.
-pub(super) struct Input<'f> {
-    pub(super) producer: usize,
-    pub(super) line: Arc<dyn Line + 'f>,
-}
-
 /// A port that reads a node.
 pub(super) struct Reader {
     pub(super) node: usize,
-    /// Index of the port among the ports of the reader.
-    pub(super) port: usize,
     /// Bytes of each operand that the port reads.
     pub(super) bytes: Arc<AtomicU64>,
 }
@@ -182,8 +173,8 @@ impl<'f> Flow<'f> {
     pub fn collect<T: Clone + Send + 'f>(&mut self, name: impl Into<String>, input: &Output<'f, T>) -> Collected<T> {
         let items: Arc<Mutex<Vec<T>>> = Arc::default();
         let kept = Arc::clone(&items);
-        let node = self.serializer(name, input, move |operand| lock(&kept).push(operand)).weight(0.0);
-        Collected { items, settings: node.settings }
+        self.serializer(name, input, move |operand| lock(&kept).push(operand)).weight(0.0);
+        Collected { items }
     }
 
     /// Runs the flow until the sources have ended and every iteration has gone through.
@@ -197,28 +188,6 @@ impl<'f> Flow<'f> {
     pub fn run(self, options: &FlowOptions) -> Result<FlowReport, FlowError> {
         self.verify(options)?;
         engine::run(self, options)
-    }
-
-    /// Runs this process's part of a flow whose machines are processes.
-    ///
-    /// All processes must be started with the same flow and options. They send operands to each other as messages. Each
-    /// process calls this with its own end of [`Peers`]. The process of machine 0 leads: it distributes the iterations
-    /// and returns the report of all processes. The other processes return their own reports.
-    ///
-    /// Under a local scheduler a process runs the nodes of its machine, and its workers steal from each other only.
-    /// Under a central scheduler the ready queue and all operands are in the process of machine 0. It sends the workers
-    /// of the other processes one task at a time. Nodes with a state, such as sources and collecting nodes, run on
-    /// machine 0 unless they are bound to another.
-    ///
-    /// Values that a function keeps stay in the process that runs it. [`Collected::machine`] binds collected values to
-    /// the machine that needs them. Ports whose operands can leave their process need [`Output::travels`].
-    ///
-    /// # Errors
-    /// As [`Flow::run`]. Also if a port's operands would have to be sent, but cannot be. In machine 0 also failures of
-    /// other processes, with the number of the machine. If a process hangs up, the others end, too.
-    pub fn run_among(self, options: &FlowOptions, peers: Peers) -> Result<FlowReport, FlowError> {
-        self.verify(options)?;
-        remote::run(self, options, peers)
     }
 
     /// Number of nodes.
@@ -279,11 +248,9 @@ impl<'f> Flow<'f> {
         let outlet = output.outlet.upgrade().filter(|_| output.flow == self.identity.0);
         match outlet.zip(self.nodes.get_mut(output.node)) {
             Some((outlet, node)) => {
-                let (port, bytes, edge) = (self.reads.len(), Arc::clone(&outlet.bytes), outlet.connect());
-                node.readers.push(Reader { node: next, port, bytes });
-                let line: Arc<Edge<T>> = Arc::clone(&edge);
-                self.reads.push(Input { producer: output.node, line });
-                edge
+                node.readers.push(Reader { node: next, bytes: Arc::clone(&outlet.bytes) });
+                self.reads += 1;
+                outlet.connect()
             }
             None => {
                 self.faults.push(FlowError::Foreign { node: next });
@@ -307,7 +274,7 @@ impl<'f> Flow<'f> {
             if !names.insert(&node.name) {
                 return Err(FlowError::TwoOfOneName { node: named() });
             }
-            if node.inputs.is_empty() && !matches!(node.kind, Kind::Source | Kind::Feeder) {
+            if node.inputs == 0 && !matches!(node.kind, Kind::Source | Kind::Feeder) {
                 return Err(FlowError::NoInput { node: named() });
             }
             if !(settings.weight.is_finite() && settings.weight >= 0.0) {
@@ -349,18 +316,11 @@ impl fmt::Debug for Flow<'_> {
 #[derive(Clone, Debug)]
 pub struct Collected<T> {
     items: Arc<Mutex<Vec<T>>>,
-    settings: Arc<Mutex<Settings>>,
 }
 
 impl<T> Collected<T> {
     /// Takes the values kept so far, in the order of iterations.
     pub fn take(&self) -> Vec<T> {
         std::mem::take(&mut lock(&self.items))
-    }
-
-    /// Lets only workers of this machine keep values, so that [`Flow::run_among`] leaves them on that machine.
-    pub fn machine(self, machine: u32) -> Self {
-        lock(&self.settings).machine = Some(machine);
-        self
     }
 }

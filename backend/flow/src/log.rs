@@ -4,12 +4,11 @@ use super::engine::{Engine, Node};
 use super::error::FlowError;
 use super::report::{FlowEvent, FlowReport, NodeReport, Traffic, WorkerReport};
 use anabranch_base::lock::lock;
-use serde::{Deserialize, Serialize};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Log of one worker.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default)]
 pub(super) struct Log {
     pub(super) worker: u32,
     pub(super) tally: WorkerReport,
@@ -47,7 +46,6 @@ impl Engine<'_, '_> {
             workers: logs.iter().map(|log| log.tally).collect(),
             nodes: self.nodes.iter().enumerate().map(node).collect(),
             traffic,
-            sent: None,
             events,
             is_cut: logs.iter().any(|log| log.is_cut),
         })

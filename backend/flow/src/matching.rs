@@ -41,24 +41,13 @@ struct Turns {
 impl Matching {
     /// Makes the matching of these nodes, with at most `window` iterations in flight, and `total` iterations if there
     /// are no sources.
-    ///
-    /// If other processes run some of the nodes, only this process's own nodes begin and end iterations here. `others`
-    /// is the number of processes that this one waits for, each as for a sink.
-    pub(super) fn new(
-        nodes: &[Declared<'_>],
-        window: usize,
-        total: Option<u64>,
-        is_own: impl Fn(usize) -> bool,
-        others: u32,
-    ) -> Self {
-        let inputs: Vec<u32> = nodes.iter().map(|node| node.inputs.len() as u32).collect();
+    pub(super) fn new(nodes: &[Declared<'_>], window: usize, total: Option<u64>) -> Self {
+        let inputs: Vec<u32> = nodes.iter().map(|node| node.inputs).collect();
         let of_all =
             |value: fn(u32) -> u32| inputs.iter().flat_map(move |count| std::iter::repeat_n(value(*count), window));
-        let sinks = nodes.iter().enumerate().filter(|(node, declared)| declared.readers.is_empty() && is_own(*node));
-        let sinks = sinks.count() as u32 + others;
+        let sinks = nodes.iter().filter(|node| node.readers.is_empty()).count() as u32;
         let turns = nodes.iter().map(|node| matches!(node.kind, Kind::Serial | Kind::Source).then(Mutex::default));
-        let roots = (0..).zip(&inputs).filter(|(node, count)| **count == 0 && is_own(*node as usize));
-        let roots = roots.map(|(node, _)| node);
+        let roots = (0..).zip(&inputs).filter(|(_, count)| **count == 0).map(|(node, _)| node);
         Matching {
             window,
             roots: roots.collect(),
@@ -88,11 +77,6 @@ impl Matching {
     /// Number of the iteration in a slot.
     pub(super) fn iteration(&self, slot: u32) -> u64 {
         self.iterations[slot as usize].load(Ordering::Relaxed)
-    }
-
-    /// Notes the iteration in a slot, as sent by the leading process.
-    pub(super) fn note(&self, slot: u32, iteration: u64) {
-        self.iterations[slot as usize].store(iteration, Ordering::Relaxed);
     }
 
     /// Begins the next iteration in a free slot. If there is none, the slot stays free, and the result says whether all

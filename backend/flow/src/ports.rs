@@ -1,7 +1,6 @@
 //! Typed ports: output ports of nodes, and the slots in which operands wait for the nodes that read them.
 
 use super::graph::Settings;
-use super::parcel::Parcel;
 use anabranch_base::lock::lock;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -48,17 +47,6 @@ impl<'f, T> Output<'f, T> {
         self
     }
 
-    /// Lets the port's operands be sent to other processes ([`Flow::run_among`](super::Flow::run_among)).
-    pub fn travels(self) -> Self
-    where
-        T: Parcel,
-    {
-        if let Some(outlet) = self.outlet.upgrade() {
-            outlet.codec.get_or_init(|| Codec { pack: T::pack, unpack: T::unpack });
-        }
-        self
-    }
-
     /// Adds a port to the same node, which delivers a part of the node's operand.
     ///
     /// `part` is called once per operand, by the worker that has made the operand.
@@ -99,13 +87,6 @@ pub(super) struct Outlet<'f, T> {
     /// Copy of `declared` once the run has begun: no reader is added after that.
     ends: OnceLock<Ends<'f, T>>,
     pub(super) bytes: Arc<AtomicU64>,
-    codec: Arc<OnceLock<Codec<T>>>,
-}
-
-/// Conversion of an operand to bytes and back.
-struct Codec<T> {
-    pack: fn(&T, &mut Vec<u8>),
-    unpack: fn(&[u8]) -> Option<T>,
 }
 
 struct Ends<'f, T> {
@@ -131,7 +112,6 @@ impl<T> Outlet<'_, T> {
             declared: Mutex::new(ends),
             ends: OnceLock::new(),
             bytes: Arc::new(AtomicU64::new(size_of::<T>() as u64)),
-            codec: Arc::default(),
         }
     }
 
@@ -140,7 +120,7 @@ impl<T> Outlet<'_, T> {
     where
         T: Clone,
     {
-        let edge = Arc::new(Edge { slots: OnceLock::new(), codec: Arc::clone(&self.codec) });
+        let edge = Arc::new(Edge::new());
         let mut declared = lock(&self.declared);
         declared.edges.push(Arc::clone(&edge));
         declared.copy = Some(T::clone);
@@ -174,12 +154,11 @@ impl<T> Outlet<'_, T> {
 /// that. The lock only proves this to the compiler; no thread ever waits for it.
 pub(super) struct Edge<T> {
     slots: OnceLock<Box<[Mutex<Option<T>>]>>,
-    codec: Arc<OnceLock<Codec<T>>>,
 }
 
 impl<T> Edge<T> {
     pub(super) fn new() -> Self {
-        Edge { slots: OnceLock::new(), codec: Arc::default() }
+        Edge { slots: OnceLock::new() }
     }
 
     fn open(&self, window: usize) {
@@ -197,34 +176,5 @@ impl<T> Edge<T> {
     /// Takes the operand of an iteration; `None` if the node that makes it has dropped it.
     pub(super) fn take(&self, slot: usize) -> Option<T> {
         lock(self.slot(slot)).take()
-    }
-}
-
-/// An edge without its type, for operands that leave or enter the process.
-pub(super) trait Line: Send + Sync {
-    /// Whether its operands can be sent.
-    fn travels(&self) -> bool;
-
-    /// Takes the operand of an iteration and appends its bytes. Returns whether there was an operand.
-    fn depart(&self, slot: usize, bytes: &mut Vec<u8>) -> bool;
-
-    /// Puts the operand with these bytes into the slot of its reader. Returns whether the bytes are valid and the slot
-    /// was empty.
-    fn land(&self, slot: usize, bytes: &[u8]) -> bool;
-}
-
-impl<T: Send> Line for Edge<T> {
-    fn travels(&self) -> bool {
-        self.codec.get().is_some()
-    }
-
-    fn depart(&self, slot: usize, bytes: &mut Vec<u8>) -> bool {
-        let operand = self.codec.get().zip(self.take(slot));
-        operand.inspect(|(codec, operand)| (codec.pack)(operand, bytes)).is_some()
-    }
-
-    fn land(&self, slot: usize, bytes: &[u8]) -> bool {
-        let operand = self.codec.get().and_then(|codec| (codec.unpack)(bytes));
-        operand.is_some_and(|operand| lock(self.slot(slot)).replace(operand).is_none())
     }
 }

@@ -103,12 +103,12 @@ impl Queues {
     pub(super) fn push(&self, task: Task, home: Home, worker: usize, deque: &Worker<Task>) {
         match home {
             Home::Near(_) | Home::Anywhere if self.scheduler.steals() && self.is_for(worker, home) => deque.push(task),
-            _ => self.push_from_outside(task, home),
+            _ => self.push_shared(task, home),
         }
     }
 
-    /// Puts a task into the queue of its home, on a thread that is not a worker.
-    pub(super) fn push_from_outside(&self, task: Task, home: Home) {
+    /// Puts a task into the shared queue of its home.
+    fn push_shared(&self, task: Task, home: Home) {
         match home {
             Home::Worker(own) => self.pinned[own as usize].push(task),
             Home::Machine(machine) => self.bound[machine as usize].push(task),

@@ -1,6 +1,6 @@
 //! Report of a run: iterations, workers, messages, and times of nodes.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::time::Duration;
 
 /// Most events that a worker keeps. Further events are counted, but not kept.
@@ -20,9 +20,6 @@ pub struct FlowReport {
     pub nodes: Vec<NodeReport>,
     /// Messages from one machine to another.
     pub traffic: Traffic,
-    /// Messages over sockets, if machines are processes ([`Flow::run_among`](super::Flow::run_among)).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sent: Option<Sent>,
     /// Events of nodes by start; empty unless the run was profiled.
     #[serde(skip)]
     pub events: Vec<FlowEvent>,
@@ -32,7 +29,7 @@ pub struct FlowReport {
 }
 
 /// Report of a worker.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct WorkerReport {
     /// Machine of the worker.
     pub machine: u32,
@@ -66,7 +63,7 @@ pub struct NodeReport {
 /// These are operands sent to the machine of their node. They are also tasks with their operands, if the central
 /// scheduler of machine 0 hands them out or another machine steals them. Requests for tasks and notices of ends are not
 /// counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Traffic {
     /// Number of messages.
     pub messages: u64,
@@ -86,17 +83,8 @@ impl Traffic {
     }
 }
 
-/// Messages that processes sent to each other.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sent {
-    /// Operands, and tasks with their operands, as counted by [`FlowReport::traffic`].
-    pub operands: Traffic,
-    /// All frames and their bytes, with headers, starts and ends of iterations, and outcomes of tasks.
-    pub all: Traffic,
-}
-
 /// Run of a node. Times in nanoseconds since the run's start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct FlowEvent {
     /// Number of the node, in the order in which nodes were declared.
     pub node: u32,

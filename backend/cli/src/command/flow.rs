@@ -1,20 +1,9 @@
 //! `anabranch flow`: runs a demonstration program under several schedulers, or a DALiuGE graph of commands and files.
 
 mod graph;
-mod job;
 mod named;
-#[cfg(not(target_os = "linux"))]
-mod no_processes;
-#[cfg(target_os = "linux")]
-mod processes;
 mod program;
 mod report;
-
-#[cfg(target_os = "linux")]
-pub(super) use processes::MachineCommand;
-
-#[cfg(not(target_os = "linux"))]
-use no_processes as processes;
 
 use super::args::{parse_seconds, refuse_given};
 use super::files::file_of;
@@ -27,7 +16,6 @@ use anabranch_report::show::flow_chart;
 use anabranch_report::tensors::ending;
 use clap::{Args, ValueEnum};
 use named::ProgramName;
-use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -36,9 +24,7 @@ The programs are those of Silva et al. 2016. lcs computes the longest common sub
 multiplies matrices by blocks. forkjoin adds up the parts of an integral, and pipeline sends these parts as a stream through three nodes.
 
 A central scheduler has one ready queue for all workers. A local scheduler has one queue per machine, for the nodes placed there. With stealing,
-idle workers take tasks of others. Machines that this computer does not have are emulated: their messages are counted, not sent. With --processes,
-each machine is a process, and messages go over sockets. Workers then steal only within their machine, unless the scheduler is central. A central
-scheduler and all nodes with state are in the first process.
+idle workers take tasks of others. Machines that this computer does not have are emulated: their messages are counted, not sent.
 
 A graph is a logical graph of DALiuGE, as its editor EAGLE writes it, or a physical graph template. Its applications are shell commands (BashShellApp,
 with %i0 and %o0 for the paths of inputs and outputs) or simple functions (CopyApp, SleepApp and others). Its data are files or memory. The next run
@@ -49,7 +35,6 @@ An allocation is a plan file (JSON) or, with any other extension, a list with on
 Examples:
   anabranch flow lcs --size 20000 --block 500 --workers 2
   anabranch flow pipeline --machines 2 --workers 2 --scheduler central,local,stealing --json
-  anabranch flow lcs --machines 2 --workers 2 --processes --scheduler central,local
   anabranch flow lcs --machines 2 --workers 2 --place heft --weights measured -o lcs.json
   anabranch flow lcs --machines 2 --workers 2 --allocation lcs.json --gantt lcs.svg
   anabranch flow wordcount.graph --dir words --dry-run
@@ -77,9 +62,6 @@ pub(crate) struct FlowCommand {
     /// Emulate this many machines that share the workers [default: one per last-level cache]
     #[arg(long, value_name = "COUNT")]
     machines: Option<u32>,
-    /// Run each machine as a process; messages go over sockets
-    #[arg(long, requires = "machines")]
-    processes: bool,
     /// Use these schedulers, as in central,local
     ///
     /// Several schedulers are compared.
@@ -166,7 +148,7 @@ fn parse_what(text: &str) -> Result<What, String> {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum SchedulerName {
     /// One ready queue for all workers
     Central,
@@ -209,7 +191,6 @@ impl FlowCommand {
                     (self.seed.is_some(), "--seed", WHY),
                     (self.window.is_some(), "--window", WHY),
                     (self.runs.is_some(), "--runs", WHY),
-                    (self.processes, "--processes", WHY),
                 ];
                 refuse_given(&given, "a graph")?;
                 graph::run(self, path, output)

@@ -119,9 +119,6 @@ enum Command {
     Costs(costs::CostsCommand),
     Pipe(Box<pipe::PipeCommand>),
     Flow(Box<flow::FlowCommand>),
-    #[cfg(target_os = "linux")]
-    #[command(hide = true)]
-    FlowMachine(flow::MachineCommand),
     Fit(Box<fit::FitCommand>),
     Strategies(strategies::StrategiesCommand),
     Formats(formats::FormatsCommand),
@@ -289,7 +286,6 @@ fn main_or_panic() -> ExitCode {
         Command::Pipe(command) => command.run(output),
         Command::Flow(command) => command.run(output),
         #[cfg(target_os = "linux")]
-        Command::FlowMachine(command) => command.run(),
         Command::Fit(command) => command.run(output),
         Command::Strategies(command) => command.run(output),
         Command::Formats(command) => command.run(output),

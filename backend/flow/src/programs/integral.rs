@@ -34,16 +34,15 @@ impl Program for ForkJoin {
 
     fn flow(&self) -> (Flow<'_>, Collected<f64>) {
         let (mut flow, points) = (Flow::new(), self.points);
-        let whole = flow.feeder("points", points).weight(0.0).travels();
+        let whole = flow.feeder("points", points).weight(0.0);
         let parts = ranges(points, self.parts).enumerate();
         let parts = parts.map(|(number, range)| {
             let seconds = seconds(&range);
             let part = flow.node(format!("part {number}"), &whole, move |points| integral(range.clone(), points));
-            part.weight(seconds).travels()
+            part.weight(seconds)
         });
         let parts: Vec<_> = parts.collect();
-        let sum =
-            flow.node("sum", &parts[..], |parts| parts.iter().sum::<f64>()).weight(1e-9 * self.parts as f64).travels();
+        let sum = flow.node("sum", &parts[..], |parts| parts.iter().sum::<f64>()).weight(1e-9 * self.parts as f64);
         let sum = flow.collect("kept", &sum);
         (flow, sum)
     }
@@ -62,15 +61,15 @@ impl Program for Pipeline {
 
     fn flow(&self) -> (Flow<'_>, Collected<f64>) {
         let (mut flow, points) = (Flow::new(), self.points);
-        let ranges = flow.source("ranges", ranges(points, self.parts)).weight(0.0).travels();
+        let ranges = flow.source("ranges", ranges(points, self.parts)).weight(0.0);
         let parts = flow.node("parts", &ranges, move |range| integral(range, points));
-        let parts = parts.weight(seconds(&(0..points / self.parts.max(1)))).travels();
+        let parts = parts.weight(seconds(&(0..points / self.parts.max(1))));
         let mut sum = 0.0;
         let sums = flow.serializer("sums", &parts, move |part| {
             sum += part;
             sum
         });
-        let sums = flow.collect("kept", &sums.weight(0.0).travels());
+        let sums = flow.collect("kept", &sums.weight(0.0));
         (flow, sums)
     }
 

@@ -47,7 +47,7 @@ impl Program for Lcs {
         let mut flow = Flow::new();
         let zeros: Border = vec![0; self.block + 1].into();
         let bytes = 4 * (self.block as u64 + 1);
-        let edge = flow.feeder("edge", zeros).weight(0.0).bytes(bytes).travels();
+        let edge = flow.feeder("edge", zeros).weight(0.0).bytes(bytes);
         let mut above = vec![edge.clone(); self.b.len().div_ceil(self.block)];
         let mut left = edge.clone();
         for (row, a) in self.a.chunks(self.block).enumerate() {
@@ -57,11 +57,11 @@ impl Program for Lcs {
                     block(a, b, &top, &left)
                 });
                 let both = both.weight(seconds(a, b)).bytes(2 * bytes);
-                above[column] = both.port(|both: &[Border; 2]| Arc::clone(&both[0])).bytes(bytes).travels();
-                left = both.port(|both: &[Border; 2]| Arc::clone(&both[1])).bytes(bytes).travels();
+                above[column] = both.port(|both: &[Border; 2]| Arc::clone(&both[0])).bytes(bytes);
+                left = both.port(|both: &[Border; 2]| Arc::clone(&both[1])).bytes(bytes);
             }
         }
-        let length = flow.node("length", &left, |column| column.last().copied().unwrap_or(0)).weight(0.0).travels();
+        let length = flow.node("length", &left, |column| column.last().copied().unwrap_or(0)).weight(0.0);
         let length = flow.collect("kept", &length);
         (flow, length)
     }

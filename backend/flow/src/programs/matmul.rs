@@ -58,12 +58,11 @@ impl Program for Matmul {
         let rows = rows
             .into_iter()
             .enumerate()
-            .map(|(at, rows)| flow.feeder(format!("rows {at}"), rows).weight(0.0).bytes(panel_bytes).travels());
+            .map(|(at, rows)| flow.feeder(format!("rows {at}"), rows).weight(0.0).bytes(panel_bytes));
         let rows: Vec<_> = rows.collect();
         let columns = self.starts().map(|first| (first / self.block, Arc::<[f32]>::from(self.columns(first))));
-        let columns = columns.map(|(at, columns)| {
-            flow.feeder(format!("columns {at}"), columns).weight(0.0).bytes(panel_bytes).travels()
-        });
+        let columns =
+            columns.map(|(at, columns)| flow.feeder(format!("columns {at}"), columns).weight(0.0).bytes(panel_bytes));
         let columns: Vec<_> = columns.collect();
         let mut blocks = Vec::with_capacity(rows.len() * columns.len());
         for (row, a) in rows.iter().enumerate() {
@@ -72,11 +71,11 @@ impl Program for Matmul {
                 let block =
                     flow.node(format!("block {row},{column}"), (a, b), move |(a, b)| Arc::new(product(&a, &b, size)));
                 let seconds = 1e-10 * (2 * self.block * self.block * self.size) as f64;
-                blocks.push(block.weight(seconds).bytes(4 * (self.block * self.block) as u64).travels());
+                blocks.push(block.weight(seconds).bytes(4 * (self.block * self.block) as u64));
             }
         }
         if blocks.is_empty() {
-            blocks.push(flow.feeder("nothing", Arc::default()).travels());
+            blocks.push(flow.feeder("nothing", Arc::default()));
         }
         let whole = flow.node("whole", &blocks[..], |blocks| {
             let mut whole = vec![0.0; self.size * self.size];
@@ -84,8 +83,7 @@ impl Program for Matmul {
             places.zip(blocks).for_each(|((row, column), block)| self.place(&mut whole, row, column, &block));
             whole
         });
-        let whole =
-            whole.weight(1e-9 * (self.size * self.size) as f64).bytes(4 * (self.size * self.size) as u64).travels();
+        let whole = whole.weight(1e-9 * (self.size * self.size) as f64).bytes(4 * (self.size * self.size) as u64);
         let whole = flow.collect("kept", &whole);
         (flow, whole)
     }

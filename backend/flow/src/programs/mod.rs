@@ -9,7 +9,7 @@ pub use integral::{ForkJoin, Pipeline};
 pub use lcs::Lcs;
 pub use matmul::Matmul;
 
-use super::{Collected, Flow, FlowError, FlowOptions, FlowReport, Peers};
+use super::{Collected, Flow, FlowError, FlowOptions, FlowReport};
 
 /// A computation that exists both as a flow and as a loop.
 pub trait Program: Sync {
@@ -32,17 +32,6 @@ pub trait Program: Sync {
     fn run(&self, options: &FlowOptions) -> Result<(Option<Self::Answer>, FlowReport), FlowError> {
         let (flow, answers) = self.flow();
         let report = flow.run(options)?;
-        Ok((answers.take().pop(), report))
-    }
-
-    /// Runs the flow among processes ([`Flow::run_among`]). The process of machine 0 gets the answer.
-    ///
-    /// # Errors
-    /// As [`Flow::run_among`].
-    fn run_among(&self, options: &FlowOptions, peers: Peers) -> Result<(Option<Self::Answer>, FlowReport), FlowError> {
-        let (flow, answers) = self.flow();
-        let answers = answers.machine(0);
-        let report = flow.run_among(options, peers)?;
         Ok((answers.take().pop(), report))
     }
 }

@@ -3,8 +3,6 @@
 mod bindings;
 mod ends;
 mod random;
-#[cfg(target_os = "linux")]
-mod remote;
 #[cfg(shuttle)]
 mod schedules;
 mod streams;

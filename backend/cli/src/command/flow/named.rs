@@ -3,9 +3,8 @@
 use crate::command::CliError;
 use anabranch::flow::programs::{ForkJoin, Lcs, Matmul, Pipeline, Program};
 use clap::ValueEnum;
-use serde::{Deserialize, Serialize};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum ProgramName {
     /// Longest common subsequence
     Lcs,

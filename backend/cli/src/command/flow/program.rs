@@ -5,9 +5,7 @@ use super::super::costs::open_store;
 use super::super::interrupt::cancel_on_interrupt;
 use super::super::progress::Progress;
 use super::super::{CliError, Output, say};
-use super::job::Job;
 use super::named::{ProgramName, WithProgram};
-use super::processes::Machines;
 use super::report::{Report, Row};
 use super::{FlowCommand, SchedulerName, Weights};
 use anabranch::CancelToken;
@@ -32,7 +30,7 @@ impl FlowCommand {
         ];
         refuse_given(&given, "a program")?;
         let ((size, block), seed) = (self.sizes(program)?, self.seed.unwrap_or(0));
-        program.with(size, block, seed, Comparison { command: self, name: program, size, block, seed, output })
+        program.with(size, block, seed, Comparison { command: self, size, block, output })
     }
 
     /// Returns the sizes of the program and of a block, within the program's bounds.
@@ -45,10 +43,8 @@ impl FlowCommand {
 /// A program to run with the command's options.
 struct Comparison<'a> {
     command: &'a FlowCommand,
-    name: ProgramName,
     size: usize,
     block: usize,
-    seed: u64,
     output: Output,
 }
 
@@ -93,7 +89,6 @@ impl WithProgram for Comparison<'_> {
             edges: flow.datum_count(),
             workers: worker_config.worker_count(),
             machines: worker_config.machine_count(),
-            processes: command.processes,
             place: if command.allocation.is_some() { "given".to_owned() } else { command.place.clone() },
             predicted: allocation.predicted().map(|schedule| schedule.makespan),
             placing,
@@ -136,11 +131,7 @@ impl<P: Program> Runner<'_, P> {
     }
 
     fn allocation(&self, weigh: &Weigh) -> Result<Allocation, CliError> {
-        let (flow, answers) = self.program.flow();
-        if self.job.command.processes {
-            // As in `Program::run_among`.
-            let _ = answers.machine(0);
-        }
+        let (flow, _) = self.program.flow();
         weigh(&flow);
         self.job.command.allocation_of(&flow, self.worker_config)
     }
@@ -154,7 +145,7 @@ impl<P: Program> Runner<'_, P> {
         }
     }
 
-    /// Runs the flow as it was placed, in processes if requested, and checks its answer.
+    /// Runs the flow as it was placed, and checks its answer.
     fn run_placed(
         &self,
         scheduler: SchedulerName,
@@ -163,45 +154,15 @@ impl<P: Program> Runner<'_, P> {
         expected: Option<&P::Answer>,
     ) -> Result<FlowReport, CliError> {
         let options = self.options(scheduler.into(), allocation).with_profile(profile);
-        let Comparison { command, name, size, block, seed, .. } = *self.job;
-        if !command.processes {
-            return self.run(&options, expected);
-        }
-        let machines = self.worker_config.machine_count();
-        let job = Job {
-            program: name,
-            size,
-            block,
-            seed,
-            machines,
-            workers_each: self.worker_config.worker_count() / machines,
-            window: command.window,
-            scheduler,
-            allocation: allocation.to_list(),
-            profile,
-        };
-        let (others, peers) = Machines::start(&job)?;
-        let ran = self.program.run_among(&options, peers).map_err(|error| match error {
-            FlowError::Cancelled => CliError::interrupted(),
-            error => others.explain(error),
-        })?;
-        self.checked(ran, expected)
+        self.run(&options, expected)
     }
 
     /// Runs the flow, and checks its answer.
     fn run(&self, options: &FlowOptions, expected: Option<&P::Answer>) -> Result<FlowReport, CliError> {
-        let ran = self.program.run(options).map_err(|error| match error {
+        let (answer, report) = self.program.run(options).map_err(|error| match error {
             FlowError::Cancelled => CliError::interrupted(),
             error => error.into(),
         })?;
-        self.checked(ran, expected)
-    }
-
-    fn checked(
-        &self,
-        (answer, report): (Option<P::Answer>, FlowReport),
-        expected: Option<&P::Answer>,
-    ) -> Result<FlowReport, CliError> {
         match expected {
             Some(expected) if answer.as_ref() != Some(expected) => Err(CliError::unexpected(format!(
                 "{}: the result of the flow differs from that of the loop",

@@ -18,8 +18,6 @@ pub(super) struct Report {
     pub(super) edges: usize,
     pub(super) workers: u32,
     pub(super) machines: u32,
-    /// Whether each machine is a process.
-    pub(super) processes: bool,
     pub(super) place: String,
     /// Predicted seconds of one iteration, from the weights.
     pub(super) predicted: Option<f64>,
@@ -74,13 +72,12 @@ impl Report {
             json!({
                 "scheduler": row.scheduler.name(), "seconds": median(&row.times), "all_seconds": seconds(&row.times),
                 "speedup": self.speedup(row), "tasks": tasks, "stolen": stolen, "sleeps": sleeps, "messages": messages, "bytes": bytes,
-                "sent": row.report.as_ref().and_then(|report| report.sent),
                 "workers": row.report.as_ref().map(|report| &report.workers),
             })
         };
         json!({
             "program": self.program, "size": self.size, "block": self.block, "nodes": self.nodes, "edges": self.edges,
-            "workers": self.workers, "machines": self.machines, "processes": self.processes, "place": self.place, "placing_seconds": self.placing.as_secs_f64(),
+            "workers": self.workers, "machines": self.machines, "place": self.place, "placing_seconds": self.placing.as_secs_f64(),
             "predicted_seconds": self.predicted, "sequential_seconds": median(&self.sequential),
             "all_sequential_seconds": seconds(&self.sequential),
             "schedulers": self.rows.iter().map(row).collect::<Vec<_>>(),
@@ -90,7 +87,7 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Report { program, size, block, nodes, edges, workers, machines, processes, place, .. } = self;
+        let Report { program, size, block, nodes, edges, workers, machines, place, .. } = self;
         writeln!(
             f,
             "{program}, size {size} in blocks of {block}: {}, {}",
@@ -99,22 +96,19 @@ impl fmt::Display for Report {
         )?;
         writeln!(
             f,
-            "{} on {}{}; placed by {place} in {}",
+            "{} on {}; placed by {place} in {}",
             count(*workers, "worker"),
             count(*machines, "machine"),
-            if *processes { ", each a process" } else { "" },
             duration(self.placing.as_secs_f64())
         )?;
         if let Some(predicted) = self.predicted {
             writeln!(f, "predicted from the nodes' weights, one iteration: {}", duration(predicted))?;
         }
         writeln!(f, "a plain loop: {}; all answers are the loop's\n", duration(median(&self.sequential)))?;
-        let usual = "scheduler | >median | >speed-up | >tasks | >stolen | >sleeps | >messages | >sent";
-        let over_sockets = " | >over sockets | >bytes";
-        let mut table = Table::new(&[usual, if *processes { over_sockets } else { "" }].concat());
+        let mut table = Table::new("scheduler | >median | >speed-up | >tasks | >stolen | >sleeps | >messages | >sent");
         for row in &self.rows {
             let [tasks, stolen, sleeps, messages, bytes] = row.counts();
-            let mut cells = vec![
+            table.row([
                 row.scheduler.name().to_owned(),
                 duration(median(&row.times)),
                 digits(self.speedup(row), 2),
@@ -123,12 +117,7 @@ impl fmt::Display for Report {
                 sleeps.to_string(),
                 messages.to_string(),
                 format_bytes(bytes),
-            ];
-            if let Some(sent) = row.report.as_ref().and_then(|report| report.sent) {
-                let (operands, all) = (sent.operands, sent.all);
-                cells.extend([operands.messages.to_string(), format_bytes(all.bytes)]);
-            }
-            table.line(cells);
+            ]);
         }
         table.fmt(f)
     }
