@@ -66,7 +66,7 @@ def nodes():
     from ray.cluster_utils import Cluster
 
     common = {"num_cpus": 1, "object_store_memory": 80 << 20}
-    head = {"node_ip_address": "127.0.0.2", "include_dashboard": False, **common}
+    head = {"node_ip_address": "127.0.0.2", "include_dashboard": False, "_system_config": {"worker_niceness": 0}, **common}
     made = Cluster(initialize_head=True, head_node_args=head)
     added = [made.add_node(node_ip_address=f"127.0.0.{number}", **common) for number in (3, 4)]
     ray.init(address=made.address, _node_ip_address="127.0.0.2", log_to_driver=False, logging_level="ERROR")
