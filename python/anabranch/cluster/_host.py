@@ -24,6 +24,10 @@ from ._channel import Address, Inbox, Packet, Wire
 
 DEVICE_OPTIONS = ("devices", "cpu_devices", "threads", "gpu", "software_gpu", "memory")
 """Options of a session that select devices."""
+STATE = "\0state/"
+"""Begins the names of states that go with an input. No value of a model begins so."""
+State = tuple[list[tuple[str, str]], int]
+"""Outputs of an input that are inputs of the next, and the number of sequences."""
 _SMALL, _LARGE = 8, 4 << 20
 """Bytes of the values that links are measured with."""
 _PROBES = 15
@@ -155,12 +159,15 @@ class StageHost:
         stages: Sequence[Sequence[str]],
         at: int,
         path: str,
+        state: State,
+        saved: Packet,
     ) -> tuple[Address, Packet]:
-        """Opens stage `at` on the device at `path`, as in ``node1/cpu0``. Returns the address to which inputs are sent, and the
-        outputs of the model that are constants."""
+        """Opens stage `at` on the device at `path`, as in ``node1/cpu0``. It goes on from `saved` states. Returns the address to which
+        inputs are sent, and the outputs of the model that are constants."""
         self._session = open_session(model, digest, options)
         given = _arrays.given(inputs, self._session._declared)
-        self._stage = self._session._session.stage(given, [list(nodes) for nodes in stages], at, path.partition("/")[2], ([], 1))
+        self._stage = self._session._session.stage(given, [list(nodes) for nodes in stages], at, path.partition("/")[2], state)
+        self._stage.restore(_arrays.given(saved, {}))
         self._name = f"stage {at} on {path}"
         about = json.loads(self._stage.data())
         self._reads: list[str] = about["reads"]
@@ -186,7 +193,7 @@ class StageHost:
             if "error" not in head:
                 begun = time.perf_counter()
                 try:
-                    packet = self._computed(packet)
+                    packet = self._computed(head, packet)
                 except AnabranchError as error:
                     head, packet = {**head, "error": packed(self._name, error)}, {}
                 self._busy, self._count = self._busy + time.perf_counter() - begun, self._count + 1
@@ -215,17 +222,21 @@ class StageHost:
             self._failure = text
             self._arrived.notify()
 
-    def _computed(self, packet: Packet) -> Packet:
+    def _computed(self, head: Mapping[str, Any], packet: Packet) -> Packet:
+        states = {name: packet.pop(name) for name in list(packet) if name.startswith(STATE)}
         if self._first:
             self._stage.verify(_arrays.given(packet, {}))
             packet = {slot: packet[name] for name, slot in self._inputs}
         values = _arrays.given({slot: packet[slot] for slot in self._reads}, {})
-        made = self._stage.run(values, self._token, (0, False))
+        made = self._stage.run(values, self._token, (head["sequence"], head["first"]))
         packet = {slot: value for slot, value in packet.items() if slot not in self._drops}
         packet.update({slot: _arrays.array(dtype, shape, memory) for slot, dtype, shape, memory in made})
         if self._last:
             packet = {output["name"]: packet[output["slot"]].reshape(output["shape"]) for output in self._outputs}
-        return packet
+        if head["keep"]:
+            own = self._stage.states()
+            states.update({STATE + name: _arrays.array(dtype, shape, memory) for name, dtype, shape, memory in own})
+        return {**packet, **states}
 
 
 def wire(name: str, address: Address, key: bytes) -> Wire:

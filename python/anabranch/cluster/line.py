@@ -39,8 +39,9 @@ class Line:
     do not depend on timing.
     """
 
-    def __init__(self, nodes: Mapping[str, str], division: Mapping[str, Any], given: tuple[Any, ...], timeout: float) -> None:
-        """Opens the stages of a division. `given` are the model, its digest, the options of sessions, and inputs for shapes."""
+    def __init__(self, nodes: Mapping[str, str], division: Mapping[str, Any], given: tuple[Any, ...], state: tuple[Any, Packet], timeout: float) -> None:
+        """Opens the stages of a division. `given` are the model, its digest, the options of sessions, and inputs for shapes. `state` is
+        what stages keep from input to input, and the states that they go on from."""
         self._ray = _host.ray_module()
         self._arrived = threading.Condition()
         self._results: dict[int, tuple[dict[str, Any], Packet]] = {}
@@ -51,18 +52,24 @@ class Line:
         self._wires: list[Wire] = []
         self._work: list[tuple[str, Any]] = []
         # Inputs are sent by a thread of their own: the caller waits for results alone, and looks at all processes meanwhile.
-        self._outbox: queue.SimpleQueue[tuple[int, Packet] | None] = queue.SimpleQueue()
+        self._outbox: queue.SimpleQueue[tuple[int, Mapping[str, Any], Packet] | None] = queue.SimpleQueue()
         key = secrets.token_bytes(32)
         self._inbox = Inbox(_host.own_address(), key, self._keep, self._give_up)
         try:
-            self._open(nodes, division, given, key, timeout)
+            self._open(nodes, division, given, state, key, timeout)
         except BaseException:
             self.stop()
             raise
         threading.Thread(target=self._send, name="anabranch sender", daemon=True).start()
 
     def _open(
-        self, nodes: Mapping[str, str], division: Mapping[str, Any], given: tuple[Any, ...], key: bytes, timeout: float
+        self,
+        nodes: Mapping[str, str],
+        division: Mapping[str, Any],
+        given: tuple[Any, ...],
+        state: tuple[Any, Packet],
+        key: bytes,
+        timeout: float,
     ) -> None:
         stages = [stage["nodes"] for stage in division["stages"]]
         opening = []
@@ -72,7 +79,7 @@ class Line:
                 node = path.partition("/")[0]
                 placed = _stage_class().options(num_cpus=0, max_restarts=0, scheduling_strategy=_platform.on_node(nodes[node]))
                 replica = Replica(node, path, placed.remote(key))
-                opening.append(replica.actor.open.remote(*given, stages, at, path))
+                opening.append(replica.actor.open.remote(*given, stages, at, path, *state))
                 replicas.append(replica)
             self.stages.append(replicas)
         addresses = []
@@ -91,9 +98,10 @@ class Line:
         """All processes, in the order of stages."""
         return [replica for stage in self.stages for replica in stage]
 
-    def submit(self, packet: Packet) -> None:
-        """Sends an input, without waiting for it. The caller must not write to its arrays until its result was taken."""
-        self._outbox.put((self._sent, packet))
+    def submit(self, packet: Packet, about: Mapping[str, Any]) -> None:
+        """Sends an input, without waiting for it. The caller must not write to its arrays until its result was taken. `about`: its
+        ``sequence``, whether it is the ``first`` of it, and whether stages shall ``keep`` their states by sending them with it."""
+        self._outbox.put((self._sent, about, packet))
         self._sent += 1
 
     def take(self, hang: float) -> Packet:
@@ -157,10 +165,10 @@ class Line:
 
     def _send(self) -> None:
         while (item := self._outbox.get()) is not None:
-            number, packet = item
+            number, about, packet = item
             at = number % len(self._wires)
             try:
-                self._wires[at].send({"number": number}, packet)
+                self._wires[at].send({"number": number, **about}, packet)
             except Exception as error:
                 self._give_up(f"{self.stages[0][at].path} is gone: {error or type(error).__name__}")
                 return

@@ -33,9 +33,12 @@ _START = 30.0
 
 @dataclass
 class _Flight:
-    """An input whose result was not taken yet."""
+    """An input."""
 
     packet: Packet
+    number: int
+    # Whether its result was taken: it is computed again only for the states that it makes.
+    is_taken: bool = False
     begun: float = field(default_factory=time.perf_counter)
 
 
@@ -64,6 +67,11 @@ class Pipeline:
         capacity: Inputs in flight, per actor.
         hang: Seconds without an answer after which a node counts as dead. A run on a node that answers may take longer.
         failures: Number of failures without a result in between after which `map` gives up.
+        feed: Outputs of an input that are inputs of the next, such as ``{"present.*": "past.*"}``. The stage that reads such a state keeps
+            it. It begins as `inputs` gives it, else as zeros, with each `map`.
+        sequences: Number of sequences to which inputs belong in turn, each with a state of its own.
+        checkpoint: Inputs after which stages send their states to this process. After a failure, the inputs since then are computed
+            again. They are kept until then.
         dims, memory, costs, …: Options of `anabranch.Session`, for the sessions on all nodes.
 
     Raises:
@@ -85,10 +93,13 @@ class Pipeline:
         capacity: int = 2,
         hang: float = 30.0,
         failures: int = 5,
+        feed: Mapping[str, str] | None = None,
+        sequences: int = 1,
+        checkpoint: int = 64,
         timeout: float = 300.0,
         **options: Any,
     ) -> None:
-        for name, count in (("capacity", capacity), ("failures", failures)):
+        for name, count in (("capacity", capacity), ("failures", failures), ("sequences", sequences), ("checkpoint", checkpoint)):
             if not isinstance(count, int) or count < 1:
                 raise InputError(f"option `{name}` = {count!r}: give a whole number of at least 1")
         for name, seconds in (("hang", hang), ("timeout", timeout)):
@@ -106,6 +117,10 @@ class Pipeline:
         self._goal, self._replicate, self._measure = goal, replicate, measure
         self._capacity, self._hang, self._failures, self._timeout = capacity, hang, failures, timeout
         self._options, self._inputs = options, dict(inputs or {})
+        self._state, self._checkpoint = (list((feed or {}).items()), sequences), checkpoint
+        # States of all stages after some input, and the inputs since then.
+        self._saved: Packet = {}
+        self._since: deque[_Flight] = deque()
         self._session = Session(model, **options)
         self._model, self._digest = _shipped(self._ray, model, ship)
         self._times: dict[str, dict[str, Any]] = {}
@@ -169,10 +184,10 @@ class Pipeline:
         self._enter()
         flights: deque[_Flight] = deque()
         try:
-            for given in inputs:
+            for number, given in enumerate(inputs):
                 while len(flights) >= self._most:
                     yield self._take(flights)
-                flights.append(_Flight(_packet(given, self._session, self._inputs)))
+                flights.append(_Flight(_packet(given, self._session, self._inputs, self._bound), number))
                 self._send(flights)
             while flights:
                 yield self._take(flights)
@@ -246,7 +261,8 @@ class Pipeline:
             raise InputError("another `map` of this pipeline is open; read all its results, or close it, before the next")
         self._done.clear()
         self._latencies.clear()
-        self._failed = 0
+        self._since.clear()
+        self._failed, self._saved = 0, {}
 
     def _refuse_if_closed(self) -> None:
         if self._closed:
@@ -272,7 +288,8 @@ class Pipeline:
             self._division = self._divide(times)
             self._stop()
             try:
-                self._line = Line(self._alive, self._division, (self._model, self._digest, self._options, self._inputs), self._timeout)
+                given = (self._model, self._digest, self._options, self._inputs)
+                self._line = Line(self._alive, self._division, given, (self._state, self._saved), self._timeout)
                 self._most = self._capacity * len(self._line.replicas())
                 if self._closed:
                     # By another thread, which did not see this line.
@@ -299,7 +316,12 @@ class Pipeline:
         ]
         machines = json.dumps({"machines": times, "links": links})
         given = _arrays.given(self._inputs, self._session._declared)
-        return dict(json.loads(self._session._session.divide(given, machines, self._goal, self._replicate, ([], 1))))
+        return dict(json.loads(self._session._session.divide(given, machines, self._goal, self._replicate, self._state)))
+
+    @property
+    def _bound(self) -> dict[str, str]:
+        """Outputs that are states, and the inputs that they become."""
+        return dict(self._division["state"])
 
     def _stop(self) -> None:
         if self._line is not None:
@@ -319,18 +341,29 @@ class Pipeline:
     def _send(self, flights: deque[_Flight]) -> None:
         """Sends the inputs that the line does not have yet, while there is capacity."""
         while self._sent < min(len(flights), self._most):
-            self._running().submit(flights[self._sent].packet)
+            line = self._running()
+            flight = flights[self._sent]
+            sequences, feeds = self._state[1], bool(self._state[0])
+            keep = feeds and (flight.number + 1) % self._checkpoint == 0
+            line.submit(
+                flight.packet, {"sequence": flight.number % sequences, "first": flight.number < sequences, "keep": keep}
+            )
             self._sent += 1
 
     def _take(self, flights: deque[_Flight]) -> dict[str, Any]:
-        """Waits for the first input's result."""
+        """Waits for the first result that was not taken."""
         while True:
             try:
                 self._send(flights)
                 made = self._running().take(self._hang)
-                break
+                self._sent -= 1
+                flight = flights.popleft()
+                self._keep(flight, made)
+                if not flight.is_taken:
+                    flight.is_taken = True
+                    break
             except Failure as failure:
-                self._recover(str(failure))
+                self._recover(flights, str(failure))
             except AnabranchError:
                 self._sent -= 1
                 flights.popleft()
@@ -339,15 +372,22 @@ class Pipeline:
                 # An interruption: nobody knows which results were taken.
                 self._stop()
                 raise
-        self._sent, self._failed = self._sent - 1, 0
-        flight, now = flights.popleft(), time.perf_counter()
+        self._failed, now = 0, time.perf_counter()
         self._done.append(now)
         self._latencies.append(now - flight.begun)
         made.update({name: value.copy() for name, value in self._running().constants.items()})
         if self._session._makes_arrays:
-            return {name: made[name] for name in self._session._kinds}
+            return {name: made[name] for name in self._session._kinds if name in made}
         outputs = _arrays.assembled(made.items(), self._session._kinds)
         return {name: _arrays.labelled(array, self._session._labels.get(name)) for name, array in outputs.items()}
+
+    def _keep(self, flight: _Flight, made: Packet) -> None:
+        """Keeps what is needed to compute states again: an input, or the states after it, which are taken from its result."""
+        if states := {name: made.pop(name) for name in list(made) if name.startswith(_host.STATE)}:
+            self._saved = {name.removeprefix(_host.STATE): state for name, state in states.items()}
+            self._since.clear()
+        elif self._state[0]:
+            self._since.append(flight)
 
     def _drain(self) -> None:
         """Drops results that nobody will take, so that the next `map` begins with none."""
@@ -373,15 +413,18 @@ class Pipeline:
         assert self._line is not None
         return self._line
 
-    def _recover(self, why: str) -> None:
-        """Divides the model again over the nodes that are left. All inputs without a result are sent again."""
+    def _recover(self, flights: deque[_Flight], why: str) -> None:
+        """Divides the model again over the nodes that are left. All inputs without a result are sent again, and before them those whose
+        states were lost."""
+        flights.extendleft(reversed(self._since))
+        self._since.clear()
         while True:
             self._refuse_if_closed()
             self._failed += 1
             if self._failed >= self._failures:
                 self._stop()
                 raise DeviceError(f"the cluster failed {self._failed} times without a result; the last time: {why}")
-            before, count = list(self._alive), self._sent
+            before, count = list(self._alive), max(self._sent, sum(flight.is_taken for flight in flights))
             self._drop_dead_nodes()
             lost = [node for node in before if node not in self._alive]
             if not self._alive:
@@ -428,16 +471,18 @@ def _device_options(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name in _host.DEVICE_OPTIONS}
 
 
-def _packet(given: Mapping[str, Any], session: Session, opened: Mapping[str, Any]) -> Packet:
+def _packet(given: Mapping[str, Any], session: Session, opened: Mapping[str, Any], bound: Mapping[str, str]) -> Packet:
     """An input as the first stage takes it: arrays by the names of the model's inputs, in parts for sequences. They are copied, since
     they are needed again if a node fails."""
     if not isinstance(given, Mapping):
         raise InputError(f"each input must be a dictionary from names to arrays, not {type(given).__name__}")
     for name in given:
+        if name in bound.values():
+            raise InputError(f"input `{name}` is a state; give its first value when the pipeline is opened, in `inputs`")
         if name not in session._declared:
             raise InputError(f"the model has no input `{name}`; its inputs are {', '.join(session._declared)}")
     for value in session.inputs:
-        if value.optional and (value.name in given) != (value.name in opened):
+        if value.optional and value.name not in bound.values() and (value.name in given) != (value.name in opened):
             text = "was not given when the pipeline was opened" if value.name in given else "was given when the pipeline was opened, and is missing"
             raise InputError(f"input `{value.name}` {text}; give it both times, or never")
     parts = _arrays.given(given, session._declared)

@@ -76,6 +76,8 @@ pub struct Division {
     pub lower_bound: f64,
     /// Bytes of a result.
     pub bytes_out: u64,
+    /// Bound outputs and inputs.
+    pub state: Vec<(String, String)>,
 }
 
 /// A stage of a [`Division`].
@@ -91,6 +93,8 @@ pub struct DivisionStage {
     pub bytes_in: u64,
     /// Bytes of the stage's constants.
     pub weights: u64,
+    /// Bytes of the states that the stage keeps, of all sequences.
+    pub state: u64,
 }
 
 /// Divides a session's model into stages for inputs like these, which contain the first state.
@@ -128,9 +132,13 @@ pub fn divide(
     let sizes: Vec<usize> = chain.starts.windows(2).map(|ends| ends[1] - ends[0]).collect();
     let order: Vec<NodeId> = chain.order.iter().map(|task| NodeId(task.0)).collect();
     let stage_of = stages_of(&order, &sizes);
+    let mut kept = vec![0u64; sizes.len()];
     for own in &states {
-        let stage = &mut chain.stages.stages[own.home(|node| stage_of[node.index()])];
-        stage.weights = stage.weights.saturating_add(Feedback::total([own], state.sequences.get()));
+        let home = own.home(|node| stage_of[node.index()]);
+        kept[home] = kept[home].saturating_add(Feedback::total([own], state.sequences.get()));
+    }
+    for (stage, kept) in chain.stages.stages.iter_mut().zip(&kept) {
+        stage.weights = stage.weights.saturating_add(*kept);
     }
     let rules =
         Rules { communication: Communication::OnePort, replication: options.replication, parallel: Parallel::Never };
@@ -149,6 +157,7 @@ pub fn divide(
             seconds: interval.processors.iter().map(time).collect(),
             bytes_in: problem.stages().data[interval.stages.start],
             weights: bytes(&mut nodes.iter().map(|task| graph.task(*task).memory)),
+            state: bytes(&mut kept[interval.stages.clone()].iter().copied()),
         }
     };
     Ok(Division {
@@ -158,6 +167,7 @@ pub fn divide(
         latency: chosen.performance.latency,
         lower_bound: chosen.lower_bound,
         bytes_out: results,
+        state: state.pairs.iter().map(|pair| (pair.output.clone(), pair.input.clone())).collect(),
     })
 }
 
