@@ -8,6 +8,7 @@
 
 pub mod chart;
 pub mod comparison;
+pub mod divided;
 pub mod flow;
 pub mod npy;
 pub mod plan;

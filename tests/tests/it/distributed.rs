@@ -129,6 +129,8 @@ fn what_does_not_belong_together_is_refused() {
     };
     let text = refused(&|all| other(all, &|times| times.nodes[0].push('x')));
     assert!(text.contains("`node2` has another model"), "{text}");
+    let text = refused(&|all| other(all, &|times| times.constants.push('0')));
+    assert!(text.contains("`node2` has other weights"), "{text}");
     let text = refused(&|all| other(all, &|times| _ = times.devices[0].seconds.pop()));
     assert!(text.contains("node2/cpu0"), "{text}");
     let text = refused(&|all| all.links.retain(|link| link.from != "node1" || link.to != "node2"));

@@ -23,6 +23,12 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 /// Bytes from which on a constant stays in its file, or is computed on demand.
 pub const LARGE: usize = 64 << 10;
 
+/// Number of samples of a constant in a file.
+const SAMPLES: u64 = 3;
+
+/// Bytes of a sample.
+const SAMPLE: usize = 4 << 10;
+
 /// Longest chain of constants that are computed from each other on demand. Constants at a greater depth are computed at
 /// once, because every reader may trigger a computation.
 const DEEPEST: u8 = 4;
@@ -255,6 +261,30 @@ impl Constant {
         let buffer = self.fresh()?;
         *loaded = Arc::downgrade(&buffer);
         tensor(buffer)
+    }
+
+    /// Passes the type and shape, and some bytes to `take`: all bytes in memory, and samples of bytes in a file.
+    /// Elements that are computed on demand pass what they are computed from.
+    ///
+    /// Reads at most [`SAMPLES`] × 4 KiB of a file.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn sample(&self, take: &mut dyn FnMut(&[u8])) -> Result<(), ConstantError> {
+        take(self.spec.to_string().as_bytes());
+        match &self.data.source {
+            Source::Held(buffer) => take(buffer.bytes()),
+            Source::Made { inputs, .. } => inputs.iter().try_for_each(|input| input.sample(take))?,
+            Source::File { file, offset, name, .. } => {
+                let mut sample = vec![0; self.bytes().min(SAMPLE)];
+                let span = (self.bytes() - sample.len()) as u64;
+                for at in 0..SAMPLES {
+                    file.read_part(name, offset + span * at / (SAMPLES - 1), &mut sample)?;
+                    take(&sample);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Whether the elements are read from a file each time.

@@ -9,8 +9,10 @@ use super::super::mapping::refused;
 use super::super::part_planner::PartPlanner;
 use super::super::state::{Feedback, stages_of};
 use super::stage::DividedState;
-use super::times::MachineTimes;
+use super::times::{MachineTimes, digest};
+use anabranch_base::bytes::format_bytes;
 use anabranch_base::error_kind::ErrorKind;
+use anabranch_base::quoted::Name;
 use anabranch_execute::ExecError;
 use anabranch_ir::program::{NodeId, Program, ValueId};
 use anabranch_placement::pipeline::cut::{Carried, CutOptions, cut};
@@ -114,7 +116,7 @@ pub fn divide(
     let parts = PartPlanner::of(session, inputs)?;
     let program = &*parts.lowered.program;
     if program.nodes.is_empty() {
-        return Err(refused("the model has no nodes to divide; run it in a session".into()));
+        return Err(refused(nothing_to_divide(session)));
     }
     let devices = Devices::of(program, machines)?;
     let graph = graph(program)?;
@@ -144,7 +146,7 @@ pub fn divide(
         Rules { communication: Communication::OnePort, replication: options.replication, parallel: Parallel::Never };
     let problem = Problem::new(chain.stages.clone(), devices.processors(machines)?, rules);
     let problem = problem.map_err(|error| refused(error.to_string()))?;
-    let chosen = choose(&problem, options.goal).map_err(|error| infeasible(&error))?;
+    let chosen = choose(&problem, options.goal).map_err(|error| infeasible(&error, &problem, &devices))?;
     let stage = |interval: &pipeline::Interval| {
         let starts = chain.starts[interval.stages.start]..chain.starts[interval.stages.end];
         let nodes = &chain.order[starts];
@@ -171,8 +173,42 @@ pub fn divide(
     })
 }
 
-fn infeasible(error: &ChooseError) -> SessionError {
-    ExecError::new(ErrorKind::Infeasible, error.to_string()).into()
+/// Returns the reason that a program is empty.
+fn nothing_to_divide(session: &Session) -> String {
+    let deciding = session.deciding_inputs();
+    if deciding.is_empty() {
+        return "the model has no nodes to divide: its outputs are inputs or constants; run it in a session".into();
+    }
+    format!(
+        "the model cannot be divided: its shapes depend on the elements of {}, so that each input needs a \
+         division of its own; run it in a session",
+        deciding.iter().map(|input| Name(input).to_string()).collect::<Vec<_>>().join(", ")
+    )
+}
+
+/// Returns the error of a choice. If memory is short, it says what the model needs and what the devices have.
+fn infeasible(error: &ChooseError, problem: &Problem, devices: &Devices<'_>) -> SessionError {
+    let text = match error {
+        ChooseError::NoMapping => {
+            let needs = |stage: &pipeline::Stage| stage.weights.saturating_add(stage.activations);
+            let stages = &problem.stages().stages;
+            let weights = stages.iter().fold(0u64, |sum, stage| sum.saturating_add(stage.weights));
+            let largest = stages.iter().map(needs).max().unwrap_or(0);
+            let has = |(name, memory): (&String, &Option<u64>)| {
+                format!("{name} {}", memory.map_or("without a limit".to_owned(), format_bytes))
+            };
+            let have: Vec<_> = devices.names.iter().zip(&devices.memory).map(has).collect();
+            format!(
+                "the model does not fit the memory of the nodes: its weights take {}, its largest part {} with its \
+                 values, and the devices have: {}; give them more memory, or use more nodes",
+                format_bytes(weights),
+                format_bytes(largest),
+                have.join(", ")
+            )
+        }
+        error => error.to_string(),
+    };
+    ExecError::new(ErrorKind::Infeasible, text).into()
 }
 
 /// Devices of all machines, by number.
@@ -186,6 +222,7 @@ struct Devices<'a> {
 
 impl<'a> Devices<'a> {
     fn of(program: &Program, machines: &'a Machines) -> Result<Self, SessionError> {
+        let constants = &digest(program)?;
         let mut all = Self { names: Vec::new(), machines: Vec::new(), memory: Vec::new(), seconds: Vec::new() };
         for (machine, times) in &machines.machines {
             if !times.nodes.iter().eq(program.nodes.iter().map(|node| &node.name)) {
@@ -196,6 +233,12 @@ impl<'a> Devices<'a> {
                     program.nodes.len()
                 );
                 return Err(refused(text));
+            }
+            if times.constants != *constants {
+                return Err(refused(format!(
+                    "`{machine}` has other weights in files beside the model; copy these files again, so that all \
+                     nodes have the same"
+                )));
             }
             for device in &times.devices {
                 let name = format!("{machine}/{}", device.name);

@@ -2,6 +2,9 @@
 
 use super::super::part_planner::PartPlanner;
 use super::super::processors::whole_devices;
+use anabranch_base::error_kind::ErrorKind;
+use anabranch_execute::ExecError;
+use anabranch_ir::program::{Origin, Program};
 use anabranch_session::{Inputs, Session, SessionError, ordered};
 use serde::{Deserialize, Serialize};
 
@@ -11,6 +14,8 @@ use serde::{Deserialize, Serialize};
 pub struct MachineTimes {
     /// Names of the model's nodes after lowering, in the order of the program.
     pub nodes: Vec<String>,
+    /// Digest of the constants: of their types and shapes, and of samples of their bytes.
+    pub constants: String,
     /// The devices that a stage can run on.
     pub devices: Vec<DeviceTimes>,
 }
@@ -59,6 +64,19 @@ impl MachineTimes {
                 }
             }
         }
-        Ok(Self { nodes: program.nodes.iter().map(|node| node.name.clone()).collect(), devices })
+        let nodes = program.nodes.iter().map(|node| node.name.clone()).collect();
+        Ok(Self { nodes, constants: digest(program)?, devices })
     }
+}
+
+/// Returns the digest of a program's constants. It reads little of what lies in files.
+pub(super) fn digest(program: &Program) -> Result<String, SessionError> {
+    let mut hasher = blake3::Hasher::new();
+    for value in &program.values {
+        if let Origin::Constant(constant) = &value.origin {
+            let sampled = constant.sample(&mut |bytes| _ = hasher.update(bytes));
+            sampled.map_err(|error| ExecError::new(ErrorKind::Input, error.to_string()))?;
+        }
+    }
+    Ok(hasher.finalize().to_hex().to_string())
 }
