@@ -15,7 +15,8 @@ from .errors import InputError
 from .views import Rows
 
 if TYPE_CHECKING:
-    from .cluster.workers import FlowRun, Workers
+    from .cluster.flow import FlowRun
+    from .cluster.workers import Workers
 
 
 @dataclass(eq=False)
@@ -160,6 +161,7 @@ class Flow:
                 "the sources determine the number of iterations; "
                 "leave `iterations` out, or cut the sources with `itertools.islice`"
             )
+        _refuse_other(cluster)
         if cluster is not None and (workers is not None or machines is not None):
             raise InputError("the cluster determines workers and machines; leave `workers` and `machines` out")
         given: dict[str, Any] = {
@@ -254,6 +256,7 @@ class Flow:
 
     @staticmethod
     def _options(cluster: Workers | None = None, **given: Any) -> str:
+        _refuse_other(cluster)
         counts = ("workers", "machines", "window", "iterations")
         usual = {"scheduler": "stealing", "place": "sucuri", "allocation": None, "profile": False, **dict.fromkeys(counts)}
         options = {**usual, **given}
@@ -263,6 +266,11 @@ class Flow:
 
     def __repr__(self) -> str:
         return f"<Flow of {len(self._nodes)} nodes>"
+
+
+def _refuse_other(cluster: Any) -> None:
+    if cluster is not None and not hasattr(cluster, "_description"):
+        raise InputError(f"`cluster` is {type(cluster).__name__}; give anabranch.cluster.Workers")
 
 
 def _whole(what: str, number: int | None, least: int) -> int | None:

@@ -6,6 +6,7 @@ use super::tensors::{Copies, Given, Taken, borrowed, take};
 use super::work::{CancelToken, released};
 use anabranch::pipeline::{DistributedStage, DividedState, DivisionOptions, Machines, StageOutput, divide};
 use anabranch::{Inputs, Outputs, RunOptions, Session, Tensor};
+use anabranch_report::divided::page;
 use pyo3::prelude::*;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -29,6 +30,13 @@ pub(crate) fn divided(
         serde_json::from_str(machines).map_err(|error| Failure::argument(format_args!("the machines: {error}")))?;
     let options = DivisionOptions { goal: goal(goal_name)?, replication };
     Ok(serde_json::to_string(&divide(session, inputs, &machines, state, options)?)?)
+}
+
+/// Returns the page about a pipeline over a cluster, from JSON.
+#[pyfunction]
+pub(crate) fn divided_page(run: &str) -> PyResult<String> {
+    let run = serde_json::from_str(run).map_err(Failure::internal);
+    Python::attach(|py| run.map(|run| page(&run)).map_err(|failure| failure.raise(py)))
 }
 
 /// One stage of a model, opened on a device of this machine.

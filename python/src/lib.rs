@@ -28,7 +28,7 @@ mod work;
 #[pyo3::pymodule(name = "_native")]
 mod native {
     #[pymodule_export]
-    use super::cluster::Stage;
+    use super::cluster::{Stage, divided_page};
     #[pymodule_export]
     use super::devices::{devices, strategies, write_text};
     #[pymodule_export]

@@ -66,10 +66,21 @@ def nodes():
     from ray.cluster_utils import Cluster
 
     common = {"num_cpus": 1, "object_store_memory": 80 << 20}
-    head = {"node_ip_address": "127.0.0.2", "include_dashboard": False, "_system_config": {"worker_niceness": 0}, **common}
+    # Dead nodes are noticed after seconds. Ray's usual niceness would make the tests wait for other work on the machine.
+    config = {"worker_niceness": 0, "health_check_period_ms": 500}
+    head = {"node_ip_address": "127.0.0.2", "include_dashboard": False, "_system_config": config, **common}
     made = Cluster(initialize_head=True, head_node_args=head)
     added = [made.add_node(node_ip_address=f"127.0.0.{number}", **common) for number in (3, 4)]
     ray.init(address=made.address, _node_ip_address="127.0.0.2", log_to_driver=False, logging_level="ERROR")
     yield made, added
     ray.shutdown()
     made.shutdown()
+
+
+def with_memory(platform, bytes):
+    """The platform of a cluster with this much memory on each device."""
+    data = platform.dict()
+    for node in data["nodes"]:
+        for device in node["devices"]:
+            device["memory"] = bytes
+    return type(platform)._of(data)

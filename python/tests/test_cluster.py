@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 import pytest
+from conftest import with_memory
 
 import anabranch as ab
 
@@ -60,18 +61,19 @@ def samples(count, seed=0):
     return [{"x": random_numbers.standard_normal((4, WIDTH), dtype=np.float32)} for _ in range(count)]
 
 
-def with_memory(platform, bytes):
-    """The platform with this much memory on each device."""
-    data = platform.dict()
-    for node in data["nodes"]:
-        for device in node["devices"]:
-            device["memory"] = bytes
-    return cluster.Platform._of(data)
+@pytest.fixture(scope="module")
+def divided(platform, model):
+    """A pipeline over three nodes, each of which has memory for a part of the model only. Tests share it."""
+    yield from over_three_nodes(platform, model)
 
 
 @pytest.fixture
-def divided(platform, model):
-    """A pipeline over three nodes, each of which has memory for a part of the model only."""
+def alone(platform, model):
+    """Such a pipeline for one test, which counts what it does, or ends its processes."""
+    yield from over_three_nodes(platform, model)
+
+
+def over_three_nodes(platform, model):
     with cluster.Pipeline(
         model, with_memory(platform, 3 * WIDTH * WIDTH * 4), measure=False, replicate=False, hang=5.0, **OPTIONS
     ) as pipeline:
@@ -147,6 +149,56 @@ def test_asynchronous_results_are_equal(divided, model):
     assert equal(asyncio.run(collected()), given, model)
 
 
+def test_inputs_may_be_asynchronous(divided, model):
+    given = samples(9)
+
+    async def arriving():
+        for sample in given:
+            await asyncio.sleep(0.001)
+            yield sample
+
+    async def collected():
+        return [outputs async for outputs in divided.map_async(arriving())]
+
+    assert equal(asyncio.run(collected()), given, model)
+
+    async def never():
+        yield given[0]
+        await asyncio.Event().wait()
+
+    async def cancelled():
+        task = asyncio.create_task(anext(divided.map_async(never())))
+        await asyncio.sleep(0.3)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(asyncio.wait_for(cancelled(), 20))
+    assert equal(divided.map(given), given, model)
+
+
+def test_a_report_has_stages_links_and_lanes(alone, tmp_path):
+    from anabranch.cluster import report
+
+    counted = []
+    report._metrics.cache_clear()
+    for name, metric in report._metrics().items():
+        method = "inc" if name in ("items", "restarts") else "set"
+        kept = getattr(metric, method)
+        setattr(metric, method, lambda value, tags, name=name, kept=kept: counted.append((name, value, tags)) or kept(value, tags))
+    list(alone.map(samples(25)))
+    assert sum(value for name, value, _ in counted if name == "items") == 25
+    assert all(value > 0 and tags == {"model": "chain.onnx"} for _, value, tags in counted)
+    alone.report(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    for stage in alone.plan["stages"]:
+        assert page.count(stage["devices"][0]) >= 4, "in tables and as a lane"
+    # Each stage has run each input, and the driver has sent each of its 25 × 4 × 64 numbers.
+    assert f"the last {25 * len(alone.plan['stages'])} runs" in page and "input 24: " in page and "25 KiB" in page
+    with pytest.raises(ab.errors.InputError, match="`path` is int"):
+        alone.report(5)
+
+
 def test_an_early_end_leaves_nothing_behind(divided, model):
     results = divided.map(samples(20, seed=1))
     next(results)
@@ -186,6 +238,47 @@ def test_options_without_a_meaning_are_refused_at_once(platform, model, option, 
         cluster.Pipeline(model, platform, **OPTIONS, **option)
 
 
+@pytest.mark.parametrize(
+    "call, text",
+    [
+        (lambda platform, model: cluster.Pipeline(5, platform, **OPTIONS), "`model` is int"),
+        (lambda platform, model: cluster.Pipeline(model, platform, inputs=5, **OPTIONS), "`inputs` is int"),
+        (lambda platform, model: cluster.Pipeline(model, platform, goals=5, **OPTIONS), "no option `goals`"),
+        (lambda platform, model: cluster.Pipeline(model, 5, **OPTIONS), "`platform` is not a Platform"),
+        (lambda platform, model: cluster.Platform.measure(timeout="long"), "`timeout` = 'long'"),
+        (lambda platform, model: cluster.Platform.measure(progress=5), "`progress` = 5"),
+        (lambda platform, model: cluster.Platform.measure(place="heft"), "no option `place`"),
+        (lambda platform, model: cluster.Platform.load(None), "`path` is NoneType"),
+        (lambda platform, model: platform.save(5.5), "`path` is float"),
+        (lambda platform, model: cluster.Workers(platform, hang=None), "`hang` = None"),
+        (lambda platform, model: cluster.run_graph("g.graph", platform), "`workers` is Platform"),
+        (lambda platform, model: ab.Flow().run(cluster=platform), "`cluster` is Platform"),
+    ],
+)
+def test_wrong_arguments_are_named(platform, model, call, text):
+    with pytest.raises(ab.errors.InputError, match=text):
+        call(platform, model)
+
+
+def test_shapes_that_depend_on_elements_are_refused_with_the_input(platform, tmp_path):
+    ends = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4]), helper.make_tensor_value_info("y", TensorProto.INT64, [1, None])]
+    graph = helper.make_graph([helper.make_node("NonZero", ["x"], ["y"])], "decides", ends[:1], ends[1:])
+    path = tmp_path / "decides.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    with pytest.raises(ab.errors.PlacementError, match="depend on the elements of `x`.*run it in a session"):
+        cluster.Pipeline(path, platform, inputs={"x": np.ones(4, np.float32)}, measure=False, **OPTIONS)
+
+
+def test_weights_in_other_files_are_divided_but_not_shipped(platform, model, tmp_path):
+    path = tmp_path / "outside.onnx"
+    onnx.save(onnx.load(model), path, save_as_external_data=True, location="outside.bin", size_threshold=0)
+    with cluster.Pipeline(path, platform, measure=False, **OPTIONS) as pipeline:
+        given = samples(3)
+        assert equal(pipeline.map(given), given, model)
+    with pytest.raises(ab.errors.AnabranchError, match="sends only the model's own file.*`w0`"):
+        cluster.Pipeline(path, platform, measure=False, ship=True, **OPTIONS)
+
+
 def test_a_default_is_given_both_times_or_never(platform, tmp_path):
     weight = numpy_helper.from_array(np.eye(2, dtype=np.float32), "w")
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 2]) for name in ("x", "w", "y")]
@@ -211,7 +304,7 @@ def test_unknown_inputs_are_refused_and_constants_belong_to_the_caller(divided, 
     assert second["fixed"].tolist() == [0, 1, 2] and next(divided.map(samples(1)))["fixed"].tolist() == [0, 1, 2]
 
 
-def test_an_interruption_ends_the_stages_and_the_next_results_are_right(divided, model, monkeypatch):
+def test_an_interruption_ends_the_stages_and_the_next_results_are_right(alone, model, monkeypatch):
     def interrupted(self, hang):
         time.sleep(0.2)
         raise KeyboardInterrupt
@@ -219,10 +312,10 @@ def test_an_interruption_ends_the_stages_and_the_next_results_are_right(divided,
     before = threading.active_count()
     for _ in range(3):
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(type(divided._line or divided._running()), "take", interrupted)
-            list(divided.map(samples(5, seed=3)))
+            patch.setattr(type(alone._line or alone._running()), "take", interrupted)
+            list(alone.map(samples(5, seed=3)))
         given = samples(5, seed=4)
-        assert equal(divided.map(given), given, model)
+        assert equal(alone.map(given), given, model)
     time.sleep(1.0)
     assert threading.active_count() <= before + 2
 
@@ -295,20 +388,21 @@ def test_another_file_of_the_same_name_is_refused(platform, model, tmp_path):
         changed = onnx.load(path)
         changed.graph.initializer[0].raw_data = bytes(len(changed.graph.initializer[0].raw_data))
         onnx.save(changed, path)
-        ray.kill(pipeline._line.replicas()[0].actor)
+        process = pipeline._line.replicas()[0].actor.ping.options(concurrency_group="health").remote()
+        os.kill(ray.get(process), signal.SIGKILL)
         while pipeline._line._why() is None:
             time.sleep(0.05)
         with pytest.raises(ab.errors.InputError, match="differs"):
             list(pipeline.map(given))
 
 
-def test_a_killed_process_loses_and_doubles_nothing(divided, model):
+def test_a_killed_process_loses_and_doubles_nothing(alone, model):
     given, randomly = samples(60), random.Random(0)
     stop = threading.Event()
 
     def kill():
         while not stop.wait(randomly.uniform(0.0, 2.0)):
-            line = divided._line
+            line = alone._line
             replicas = line.replicas() if line is not None else []
             if replicas:
                 ray.kill(randomly.choice(replicas).actor)
@@ -319,20 +413,20 @@ def test_a_killed_process_loses_and_doubles_nothing(divided, model):
         killer = threading.Thread(target=kill)
         killer.start()
         try:
-            assert equal((time.sleep(0.02) or outputs for outputs in divided.map(given)), given, model)
+            assert equal((time.sleep(0.02) or outputs for outputs in alone.map(given)), given, model)
         finally:
             stop.set()
             killer.join()
-    assert divided.events and "computed again" in divided.events[0]
+    assert alone.events and "computed again" in alone.events[0]
 
 
-def test_a_process_that_hangs_is_replaced(divided, model):
-    replica = divided._line.replicas()[-1]
+def test_a_process_that_hangs_is_replaced(alone, model):
+    replica = alone._line.replicas()[-1]
     process = ray.get(replica.actor.ping.options(concurrency_group="health").remote())
     os.kill(process, signal.SIGSTOP)
     given = samples(10)
-    assert equal(divided.map(given), given, model)
-    assert "does not answer" in divided.events[0]
+    assert equal(alone.map(given), given, model)
+    assert "does not answer" in alone.events[0]
 
 
 def test_a_file_that_a_node_lacks_is_named(platform, tmp_path, model):
@@ -349,7 +443,7 @@ def test_a_file_that_a_node_lacks_is_named(platform, tmp_path, model):
 
 
 def test_a_model_that_fits_nowhere_is_refused(platform, model):
-    with pytest.raises(ab.errors.PlacementError, match="memory"):
+    with pytest.raises(ab.errors.PlacementError, match="weights take 96 KiB.*node2/cpu0 1,?000 B"):
         cluster.Pipeline(model, with_memory(platform, 1000), measure=False, **OPTIONS)
 
 
@@ -363,11 +457,20 @@ def test_a_node_that_dies_is_replaced_and_one_that_joins_is_used(nodes, model):
         victim = next(node for node in platform.nodes if node.name in used and node.name != "node1")
         address = next(node["NodeManagerAddress"] for node in ray.nodes() if node["NodeID"] == victim.id)
         raylet = next(node for node in added if node.node_ip_address == address)
-        given = samples(40)
+        given, deadline = samples(40), time.monotonic() + 60
         timer = threading.Timer(0.3, lambda: made.remove_node(raylet, allow_graceful=False))
         timer.start()
+
+        def stream():
+            """Goes on until the failure was noticed."""
+            yield from given
+            while not pipeline.events and time.monotonic() < deadline:
+                given.append(given[len(given) % 40])
+                yield given[-1]
+
         try:
-            assert equal((time.sleep(0.03) or outputs for outputs in pipeline.map(given)), given, model)
+            results = [time.sleep(0.01) or outputs for outputs in pipeline.map(stream())]
+            assert equal(results, given, model)
         finally:
             timer.join()
         assert len(pipeline._alive) == 2
@@ -377,75 +480,11 @@ def test_a_node_that_dies_is_replaced_and_one_that_joins_is_used(nodes, model):
         memory = {device["memory"] for node in pipeline.platform.nodes if node.id != victim.id for device in node.devices}
         assert 5 * WIDTH * WIDTH * 4 in memory, "edits are kept"
         assert equal(pipeline.map(given[:5]), given[:5], model)
-
-
-@pytest.fixture(scope="module")
-def recurrent(tmp_path_factory):
-    """A chain of products, each of what came before and of the layer's own last value."""
-    random_numbers = np.random.default_rng(1)
-    nodes, weights, states, value = [], [], [], "x"
-    for layer in range(LAYERS):
-        weight = random_numbers.standard_normal((WIDTH, WIDTH), dtype=np.float32) / WIDTH**0.5
-        weights.append(numpy_helper.from_array(weight, f"w{layer}"))
-        nodes += [helper.make_node("Add", [value, f"h{layer}_in"], [f"s{layer}"], name=f"sum{layer}")]
-        nodes += [helper.make_node("MatMul", [f"s{layer}", f"w{layer}"], [f"p{layer}"], name=f"product{layer}")]
-        nodes += [helper.make_node("Tanh", [f"p{layer}"], [f"h{layer}_out"], name=f"tanh{layer}")]
-        states.append((f"h{layer}_in", f"h{layer}_out"))
-        value = f"h{layer}_out"
-    nodes.append(helper.make_node("Neg", [value], ["y"], name="last"))
-    float_of = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [4, WIDTH])  # noqa: E731
-    inputs, outputs = (["x", *(state[0] for state in states)], ["y", *(state[1] for state in states)])
-    graph = helper.make_graph(nodes, "recurrent", list(map(float_of, inputs)), list(map(float_of, outputs)), weights)
-    path = tmp_path_factory.mktemp("cluster") / "recurrent.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
-    return path
-
-
-def stepped(model, given, sequences):
-    """Results of a session that is given each state again."""
-    session, results = ab.Session(model, **OPTIONS), []
-    states = [{f"h{layer}_in": np.zeros((4, WIDTH), np.float32) for layer in range(LAYERS)} for _ in range(sequences)]
-    for at, inputs in enumerate(given):
-        made = session.run({**inputs, **states[at % sequences]})
-        states[at % sequences] = {f"h{layer}_in": made[f"h{layer}_out"] for layer in range(LAYERS)}
-        results.append(made["y"])
-    return results
-
-
-@pytest.fixture
-def stateful(platform, recurrent):
-    options = {"measure": False, "replicate": True, "hang": 5.0, "feed": {"*_out": "*_in"}, "checkpoint": 8, **OPTIONS}
-    memory = 3 * WIDTH * WIDTH * 4
-    with cluster.Pipeline(recurrent, with_memory(platform, memory), sequences=3, **options) as pipeline:
-        assert len(pipeline.plan["stages"]) >= 2
-        assert all(len(stage["devices"]) == 1 for stage in pipeline.plan["stages"])
-        assert sum(stage["state"] for stage in pipeline.plan["stages"]) == 4 * LAYERS * 4 * WIDTH * 4
-        yield pipeline
-
-
-def test_stages_keep_states_of_several_sequences(stateful, recurrent):
-    for seed, count in [(0, 20), (1, 7)]:
-        given = samples(count, seed)
-        results = list(stateful.map(given))
-        assert all(set(outputs) == {"y"} for outputs in results)
-        for outputs, wanted in zip(results, stepped(recurrent, given, 3), strict=True):
-            assert outputs["y"].tobytes() == wanted.tobytes()
-    # A `map` that ends early leaves no state to the next.
-    results = stateful.map(samples(9))
-    next(results)
-    results.close()
-    assert next(stateful.map(given))["y"].tobytes() == stepped(recurrent, given[:1], 3)[0].tobytes()
-    with pytest.raises(ab.errors.InputError, match="`h0_in` is a state"):
-        list(stateful.map([{"x": given[0]["x"], "h0_in": given[0]["x"]}]))
-
-
-def test_states_that_a_process_has_lost_are_computed_again(stateful, recurrent):
-    random_numbers, given, killed = random.Random(5), samples(60, 3), 0
-    wanted = stepped(recurrent, given, 3)
-    for at, outputs in enumerate(stateful.map(given)):
-        assert outputs["y"].tobytes() == wanted[at].tobytes(), at
-        if at in (1, 20, 37):
-            replica = random_numbers.choice(stateful._line.replicas())
-            os.kill(ray.get(replica.actor.ping.options(concurrency_group="health").remote()), signal.SIGKILL)
-            killed += 1
-    assert at == 59 and killed == 3 and len(stateful.events) >= killed
+        # Ray may still list a node that has just died.
+        joined = next(node for node in made.worker_nodes if node.node_ip_address == "127.0.0.5")
+        made.remove_node(joined, allow_graceful=False)
+        left = cluster.Platform.measure(**OPTIONS)
+        assert len(left.nodes) == 2 and all("left out" in event for event in left.events)
+    with cluster.Pipeline(model, pipeline.platform, measure=False, **OPTIONS) as again:
+        assert len(again._alive) == 2
+        assert equal(again.map(given[:5]), given[:5], model)

@@ -23,7 +23,7 @@ GRAPHS = Path(__file__).resolve().parents[2] / "examples" / "graphs"
 def workers(nodes):
     platform = cluster.Platform.measure(gpu=False, threads=1)
     with cluster.Workers(platform, workers=4, hang=2.0) as made:
-        assert len(made.nodes) == 3 and len(made) == 4
+        assert len(made.nodes) >= 2 and len(made) == 4
         yield made
 
 

@@ -44,6 +44,7 @@ class Wire:
 
     def __init__(self, own: socket.socket, key: bytes, is_server: bool) -> None:
         self._socket = own
+        self._connection: Any = None
         own.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         own.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, value in (("TCP_KEEPIDLE", _GONE // 2), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", _GONE * 1000)):
@@ -70,7 +71,7 @@ class Wire:
 
     def has_arrived(self, seconds: float) -> bool:
         """Waits until there is something to receive, for at most so long. The end of the other end counts, too."""
-        return self._connection.poll(seconds)
+        return bool(self._connection.poll(seconds))
 
     def send(self, head: dict[str, Any], packet: Packet) -> None:
         """Sends values.
@@ -106,14 +107,18 @@ class Wire:
         return head, packet
 
     def close(self) -> None:
-        """Ends the connection, also for a thread that waits for it."""
+        """Ends the connection, also for a thread that waits for it. Any thread may do so."""
         try:
             self._socket.shutdown(socket.SHUT_RDWR)
         except OSError:
             # The other end has ended it.
             pass
+
+    def __del__(self) -> None:
+        # Not in `close`: another thread may be about to read, and the system gives the number of a closed descriptor to the next file.
         self._socket.close()
-        self._connection.close()
+        if self._connection is not None:
+            self._connection.close()
 
 
 class Inbox:

@@ -10,6 +10,7 @@ import queue
 import statistics
 import threading
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from multiprocessing import AuthenticationError
 from typing import Any
@@ -33,6 +34,8 @@ _SMALL, _LARGE = 8, 4 << 20
 _PROBES = 15
 _STREAM, _FLIGHT = 200, 4
 """Values of a stream, and how many of them are on their way."""
+_RECENT = 200
+"""Runs of a stage whose times are kept for reports."""
 
 
 def ray_module() -> Any:
@@ -149,6 +152,8 @@ class StageHost:
         self._failure: str | None = None
         self._waiting: dict[int, tuple[dict[str, Any], Packet]] = {}
         self._busy, self._count = 0.0, 0
+        self._recent: deque[tuple[int, float, float]] = deque(maxlen=_RECENT)
+        self._sent: dict[str, int] = {}
 
     def open(
         self,
@@ -196,17 +201,28 @@ class StageHost:
                     packet = self._computed(head, packet)
                 except AnabranchError as error:
                     head, packet = {**head, "error": packed(self._name, error)}, {}
-                self._busy, self._count = self._busy + time.perf_counter() - begun, self._count + 1
+                ended = time.perf_counter()
+                self._busy, self._count = self._busy + ended - begun, self._count + 1
+                self._recent.append((number, begun, ended))
             at = number % len(wires)
             try:
                 wires[at].send(head, packet)
             except OSError as error:
                 raise DeviceError(f"{targets[at][0]} is gone: {error}") from None
+            self._sent[targets[at][0]] = self._sent.get(targets[at][0], 0) + size_of(packet)
             number += step
 
     def statistics(self) -> tuple[float, int]:
         """Seconds of work and number of inputs up to now."""
         return self._busy, self._count
+
+    def history(self) -> dict[str, Any]:
+        """Number, begin and end of the last runs, and bytes that were sent, by target."""
+        return {"runs": list(self._recent), "sent": dict(self._sent)}
+
+    def clock(self) -> float:
+        """Seconds of the clock of `history`."""
+        return time.perf_counter()
 
     def ping(self) -> int:
         """Answers while the process lives, also while it computes."""
@@ -237,6 +253,11 @@ class StageHost:
             own = self._stage.states()
             states.update({STATE + name: _arrays.array(dtype, shape, memory) for name, dtype, shape, memory in own})
         return {**packet, **states}
+
+
+def size_of(packet: Packet) -> int:
+    """Bytes of the values of an input."""
+    return sum(value.nbytes for value in packet.values())
 
 
 def wire(name: str, address: Address, key: bytes) -> Wire:

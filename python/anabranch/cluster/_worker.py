@@ -31,7 +31,7 @@ def loads(packet: Packet, name: str) -> Any:
     while (part := packet.get(f"{name}.{at}")) is not None:
         buffers.append(part)
         at += 1
-    return pickle.loads(head, buffers=buffers)
+    return pickle.loads(head.data, buffers=buffers)
 
 
 class LostValue(Exception):

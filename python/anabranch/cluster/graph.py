@@ -7,7 +7,8 @@ import os
 from typing import Any
 
 from .. import _arrays, _native
-from ..errors import AnabranchError
+from ..errors import AnabranchError, InputError
+from .platform import path_of
 from .workers import Workers
 
 
@@ -41,6 +42,9 @@ def run_graph(
         InputError: If the graph or an argument is invalid.
         DeviceError: If no node is left. If one dies, its application fails, and a further run makes what is missing.
     """
+    if not isinstance(workers, Workers):
+        raise InputError(f"`workers` is {type(workers).__name__}; give anabranch.cluster.Workers")
+    graph, directory = path_of("graph", graph), path_of("directory", directory)
     token = _native.CancelToken()
     workers._enter()
     try:
@@ -56,7 +60,7 @@ def run_graph(
             return None if failed is None else f"on {link.name}: {failed}"
 
         options = {
-            "directory": os.path.abspath(os.fspath(directory)),
+            "directory": directory,
             "cluster": workers._description(),
             "scheduler": scheduler,
             "place": place,

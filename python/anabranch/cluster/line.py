@@ -19,6 +19,10 @@ _GLANCE = 0.1
 """Seconds between looks whether the processes still work."""
 
 
+_TRIPS = 5
+"""Calls that the clocks of two processes are compared with."""
+
+
 class Failure(Exception):
     """A process or a connection of a line failed."""
 
@@ -48,6 +52,8 @@ class Line:
         self._sent = self._taken = 0
         self._failure: str | None = None
         self.constants: Packet = {}
+        # Bytes that were sent to the first stage, by device.
+        self.sent: dict[str, int] = {}
         self.stages: list[list[Replica]] = []
         self._wires: list[Wire] = []
         self._work: list[tuple[str, Any]] = []
@@ -90,7 +96,7 @@ class Line:
         self._wires = [_host.wire(*target, key) for target in targets[: len(self.stages[0])]]
         for at, replicas in enumerate(self.stages):
             targets = targets[len(replicas) :]
-            following = targets[: len(self.stages[at + 1])] if at + 1 < len(self.stages) else [("the driver", self._inbox.address)]
+            following = targets[: len(self.stages[at + 1])] if at + 1 < len(self.stages) else [(_platform.OUTSIDE, self._inbox.address)]
             for place, replica in enumerate(replicas):
                 self._work.append((replica.path, replica.actor.work.remote(place, len(replicas), following)))
 
@@ -148,6 +154,28 @@ class Line:
         self._ray.wait(answers, num_returns=len(answers), timeout=timeout)
         return [{path: self._mean(answer) for path, answer in stage} for stage in stages]
 
+    def history(self, timeout: float) -> dict[str, dict[str, Any]]:
+        """Of each device the last runs of its stage, in seconds of this process's clock, and the bytes that it has sent, by target."""
+        found = {}
+        for replica in self.replicas():
+            try:
+                trips = [self._trip(replica, timeout) for _ in range(_TRIPS)]
+                history = self._ray.get(replica.actor.history.options(concurrency_group="health").remote(), timeout=timeout)
+            except self._ray.exceptions.RayError:
+                # It is gone, or does not answer; `take` finds out.
+                continue
+            _, ahead = min(trips)
+            history["runs"] = [(number, begun - ahead, ended - ahead) for number, begun, ended in history["runs"]]
+            found[replica.path] = history
+        return found
+
+    def _trip(self, replica: Replica, timeout: float) -> tuple[float, float]:
+        """Seconds of a call, and seconds by which the clock of a process is ahead."""
+        begun = time.perf_counter()
+        theirs = self._ray.get(replica.actor.clock.options(concurrency_group="health").remote(), timeout=timeout)
+        ended = time.perf_counter()
+        return ended - begun, theirs - (begun + ended) / 2
+
     def stop(self) -> None:
         """Ends the processes, and drops the inputs in them."""
         self._outbox.put(None)
@@ -169,6 +197,8 @@ class Line:
             at = number % len(self._wires)
             try:
                 self._wires[at].send({"number": number, **about}, packet)
+                path = self.stages[0][at].path
+                self.sent[path] = self.sent.get(path, 0) + _host.size_of(packet)
             except Exception as error:
                 self._give_up(f"{self.stages[0][at].path} is gone: {error or type(error).__name__}")
                 return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import json
 import os
 import secrets
@@ -10,12 +11,12 @@ import statistics
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
-from .. import _arrays
+from .. import _arrays, _native
 from ..errors import AnabranchError, DeviceError, InputError, MemoryLimitError, PlacementError, Timeout
 from ..session import Session
 from ..views import Rows
@@ -24,6 +25,7 @@ from . import platform as _platform
 from ._channel import Packet
 from .line import Failure, Line
 from .platform import OUTSIDE, Node, Platform
+from .report import Metrics, described
 
 _KEPT_TIMES = 1024
 """Times of results that measurements are made of."""
@@ -103,14 +105,17 @@ class Pipeline:
             if not isinstance(count, int) or count < 1:
                 raise InputError(f"option `{name}` = {count!r}: give a whole number of at least 1")
         for name, seconds in (("hang", hang), ("timeout", timeout)):
-            if not (isinstance(seconds, (int, float)) and 0 < seconds < float("inf")):
-                raise InputError(f"option `{name}` = {seconds!r}: give seconds above 0")
+            _platform.seconds(name, seconds)
         if goal not in ("period", "latency"):
             raise InputError(f"option `goal` = {goal!r}: write period or latency")
         if not all(isinstance(flag, bool) for flag in (replicate, measure, ship)):
             raise InputError("options `replicate`, `measure` and `ship` are True or False")
         if decided := [name for name in ("place", "order", "pin", "colocate", "split", "platform") if name in options]:
             raise InputError(f"option `{decided[0]}` has no meaning here: the pipeline decides where nodes run; leave it out")
+        if unknown := [name for name in options if name not in _native.option_names()]:
+            raise InputError(f"there is no option `{unknown[0]}`; the options are those of Pipeline and of Session")
+        if inputs is not None and not isinstance(inputs, Mapping):
+            raise InputError(f"`inputs` is {type(inputs).__name__}; give a dictionary from names to arrays")
         if platform is not None and not isinstance(platform, Platform):
             raise InputError("`platform` is not a Platform; Platform.load reads a file")
         self._ray = _host.ray_module()
@@ -121,8 +126,18 @@ class Pipeline:
         # States of all stages after some input, and the inputs since then.
         self._saved: Packet = {}
         self._since: deque[_Flight] = deque()
-        self._session = Session(model, **options)
-        self._model, self._digest = _shipped(self._ray, model, ship)
+        # As all nodes will open it: what is shipped needs its weights inside.
+        source = _source(model, ship)
+        try:
+            self._session = Session(source, **options)
+        except AnabranchError as error:
+            if not ship:
+                raise
+            raise _host.unpacked(_host.packed("ship=True sends only the model's own file", error)) from None
+        self._name = os.path.basename(model) if isinstance(model, (str, os.PathLike)) else "model"
+        self._metrics = Metrics(self._name)
+        self._model: Any = self._ray.put(source) if isinstance(source, bytes) else source
+        self._digest = "" if isinstance(source, bytes) else _host.digest_of(source)
         self._times: dict[str, dict[str, Any]] = {}
         self._line: Line | None = None
         # Data sets that the line has and whose results were not taken; failures without a result.
@@ -133,11 +148,11 @@ class Pipeline:
         self._closed = False
         self._done: deque[float] = deque(maxlen=_KEPT_TIMES)
         self._latencies: deque[float] = deque(maxlen=_KEPT_TIMES)
-        self.events: list[str] = []
         self.platform = platform or Platform.measure(timeout=timeout, **_device_options(options))
-        self._alive = self.platform.present()
+        self.events: list[str] = [] if platform else list(self.platform.events)
+        self._alive = dict(self.platform.present())
         self._learn_times(self._alive)
-        self._open()
+        self._open_among_living()
 
     @property
     def plan(self) -> dict[str, Any]:
@@ -172,6 +187,21 @@ class Pipeline:
             for number, stage in enumerate(self._division["stages"])
         )
 
+    def report(self, path: str | os.PathLike[str]) -> None:
+        """Writes a page about the pipeline: predicted and measured times of stages, bytes of links, and the last runs of each device over
+        time. Measurements are those of the last `map`, and of the stages since the model was divided last.
+
+        Raises:
+            InputError: If the pipeline was closed, or the file cannot be written.
+        """
+        self._refuse_if_closed()
+        path = _platform.path_of("path", path)
+        line = self._line
+        history, sent = (line.history(self._hang), dict(line.sent)) if line is not None else ({}, {})
+        about = described(self._division, self.measured, history, sent, self.platform)
+        data = {"model": self._name, "goal": self._goal, "events": self.events, **about}
+        _native.write_text(path, _native.divided_page(_arrays.dumps(data)))
+
     def map(self, inputs: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
         """Yields the outputs for each of these inputs, in order. Several inputs are in the pipeline at a time, and `inputs` is read only
         while there is capacity. One `map` runs at a time.
@@ -181,7 +211,13 @@ class Pipeline:
             DeviceError: If nodes fail again and again.
             AnabranchError: The failure of the first input that fails.
         """
+        if not isinstance(inputs, Iterable):
+            raise InputError(f"`inputs` is {type(inputs).__name__}; give an iterable of dictionaries from names to arrays")
+        return self._mapped(iter(inputs))
+
+    def _mapped(self, inputs: Iterator[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
         self._enter()
+        self._metrics.begin()
         flights: deque[_Flight] = deque()
         try:
             for number, given in enumerate(inputs):
@@ -193,6 +229,7 @@ class Pipeline:
                 yield self._take(flights)
         finally:
             try:
+                self._metrics.update()
                 self._drain()
             except BaseException:
                 self._stop()
@@ -200,8 +237,13 @@ class Pipeline:
             finally:
                 self._mapping.release()
 
-    async def map_async(self, inputs: Iterable[Mapping[str, Any]]) -> AsyncIterator[dict[str, Any]]:
-        """Yields the outputs as `map` does, for ``async for``."""
+    async def map_async(
+        self, inputs: Iterable[Mapping[str, Any]] | AsyncIterable[Mapping[str, Any]]
+    ) -> AsyncIterator[dict[str, Any]]:
+        """Yields the outputs as `map` does, for ``async for``. `inputs` may be asynchronous, too."""
+        source = None
+        if isinstance(inputs, AsyncIterable):
+            inputs = source = _InThread(inputs.__aiter__(), asyncio.get_running_loop())
         results, done = self.map(inputs), object()
         running: asyncio.Future[Any] | None = None
         try:
@@ -212,6 +254,8 @@ class Pipeline:
                     return
                 yield outputs
         finally:
+            if source is not None:
+                source.cancel()
             while running is not None and not running.done():
                 try:
                     await asyncio.wait([running])
@@ -231,14 +275,13 @@ class Pipeline:
         try:
             present = set(_platform.alive().values())
             if present - {node.id for node in self.platform.nodes}:
-                left_out: list[str] = []
-                found = Platform._measured(self._timeout, progress, _device_options(self._options), left_out)
-                self.events += [f"a node is left out ({error})" for error in left_out]
+                found = Platform._measured(self._timeout, progress, _device_options(self._options), strict=False)
+                self.events += found.events
                 self.platform = self.platform._with(found)
-            alive = self.platform.present()
-            self._learn_times({name: node for name, node in alive.items() if name not in self._times})
-            self._alive = alive
-            self._open()
+            self._alive = dict(self.platform.present())
+            if fresh := {name: node for name, node in self._alive.items() if name not in self._times}:
+                self._learn_times(fresh)
+            self._open_among_living()
         finally:
             self._mapping.release()
 
@@ -269,16 +312,34 @@ class Pipeline:
             raise InputError("the pipeline was closed; open another")
 
     def _learn_times(self, nodes: Mapping[str, str]) -> None:
-        """Asks nodes for the times of the model on their devices."""
+        """Asks nodes for the times of the model on their devices. Nodes that have died are left out."""
         options = _device_options(self._options)
-        hosts = _platform.start_hosts(nodes, options, secrets.token_bytes(32), self._timeout)
+        hosts = _platform.start_hosts(nodes, options, secrets.token_bytes(32), self._timeout, self.events)
         try:
             # One after the other: nodes may share a machine.
             for name, host in hosts.items():
                 given = (self._model, self._digest, self._options, self._inputs, self._measure)
-                self._times[name] = _platform.wait(name, host.times.remote(*given), self._timeout)
+                try:
+                    self._times[name] = _platform.wait(name, host.times.remote(*given), self._timeout)
+                except _platform.NodeGone as error:
+                    self.events.append(f"{name} is left out ({error})")
         finally:
             _platform.stop(hosts.values())
+        self._alive = {name: node for name, node in self._alive.items() if name in self._times}
+        if not self._alive:
+            raise DeviceError(f"no node of the platform is left: {self.events[-1]}; start nodes, and measure again")
+
+    def _open_among_living(self) -> None:
+        """Opens the stages. If that fails because nodes have died, without them."""
+        while True:
+            try:
+                return self._open()
+            except DeviceError as error:
+                before = list(self._alive)
+                self._drop_dead_nodes()
+                if not self._alive or before == list(self._alive):
+                    raise
+                self.events.append(f"the stages could not be opened ({error}): the model is divided again over {', '.join(self._alive)}")
 
     def _open(self) -> None:
         """Divides the model over the nodes that are alive, and starts its stages. If a stage does not fit its device after all, the
@@ -375,6 +436,7 @@ class Pipeline:
         self._failed, now = 0, time.perf_counter()
         self._done.append(now)
         self._latencies.append(now - flight.begun)
+        self._metrics.result(now - flight.begun)
         made.update({name: value.copy() for name, value in self._running().constants.items()})
         if self._session._makes_arrays:
             return {name: made[name] for name in self._session._kinds if name in made}
@@ -430,6 +492,7 @@ class Pipeline:
             if not self._alive:
                 self._stop()
                 raise DeviceError(f"no node of the platform is left: {why}; start nodes, and call rebalance()")
+            self._metrics.restart()
             self.events.append(
                 f"{', '.join(lost) if lost else 'a process'} failed ({why}): the model is divided again over "
                 f"{', '.join(self._alive)}, and {count} inputs are computed again"
@@ -447,24 +510,61 @@ class Pipeline:
         suspects = {replica.node for replica in self._line.silent(self._hang)} if self._line is not None else set(self._alive)
         for node in suspects & set(self._alive):
             try:
-                hosts = _platform.start_hosts({node: self._alive[node]}, {}, secrets.token_bytes(32), max(self._hang, _START))
+                hosts = _platform.start_hosts({node: self._alive[node]}, {}, secrets.token_bytes(32), max(self._hang, _START), self.events)
                 _platform.stop(hosts.values())
             except AnabranchError as error:
                 self.events.append(f"{node} is left out ({error})")
                 del self._alive[node]
 
 
-def _shipped(ray: Any, model: Any, ship: bool) -> tuple[Any, str]:
-    """The model as actors get it: a path with the file's digest, or a reference to its bytes."""
+def _source(model: Any, ship: bool) -> str | bytes:
+    """The model as a path or as bytes."""
     if hasattr(model, "SerializeToString"):
         model = model.SerializeToString()
-    if isinstance(model, (bytes, bytearray, memoryview)):
-        return ray.put(bytes(model)), ""
-    path = os.path.abspath(os.fspath(model))
+    if isinstance(model, (bytearray, memoryview)):
+        model = bytes(model)
+    if isinstance(model, bytes):
+        return model
+    if not isinstance(model, (str, os.PathLike)):
+        raise InputError(f"`model` is {type(model).__name__}; give the path or the bytes of an ONNX file, or an onnx.ModelProto")
+    path = _platform.path_of("model", model)
     if not ship:
-        return path, _host.digest_of(path)
-    with open(path, "rb") as file:
-        return ray.put(file.read()), ""
+        return path
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+class _InThread:
+    """The items of an asynchronous iterator, for another thread than that of its loop."""
+
+    def __init__(self, inputs: AsyncIterator[Any], loop: asyncio.AbstractEventLoop) -> None:
+        self._inputs, self._loop = inputs, loop
+        self._asked: concurrent.futures.Future[list[Any]] | None = None
+        self._is_cancelled = False
+
+    def cancel(self) -> None:
+        """Ends the wait for an item. No more are asked for."""
+        self._is_cancelled = True
+        if self._asked is not None:
+            self._asked.cancel()
+
+    def __iter__(self) -> Iterator[Any]:
+        while not self._is_cancelled:
+            self._asked = asyncio.run_coroutine_threadsafe(self._following(), self._loop)
+            if not (items := self._asked.result()):
+                return
+            yield items[0]
+
+    async def _following(self) -> list[Any]:
+        if self._is_cancelled:
+            return []
+        try:
+            return [await anext(self._inputs)]
+        except StopAsyncIteration:
+            return []
 
 
 def _device_options(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -42,11 +42,17 @@ class Platform:
     """Nodes of a cluster with their devices, and the links between the nodes.
 
     A link takes ``latency + bytes / rate`` seconds, as measured with small and large values between processes of the nodes.
+
+    Attributes:
+        events: Lines about nodes that were left out of the measurement, because they have died.
     """
 
-    def __init__(self, nodes: Sequence[Node], links: Mapping[tuple[str, str], tuple[float, float]]) -> None:
+    def __init__(
+        self, nodes: Sequence[Node], links: Mapping[tuple[str, str], tuple[float, float]], events: Sequence[str] = ()
+    ) -> None:
         self.nodes = tuple(nodes)
         self.links = dict(links)
+        self.events = list(events)
 
     @classmethod
     def measure(
@@ -69,35 +75,57 @@ class Platform:
             InputError: If Ray is not connected, or an option is invalid.
             DeviceError: If a node cannot run this package, or has another version of it. The error names the node.
         """
-        return cls._measured(timeout, progress, options, None)
+        seconds("timeout", timeout)
+        if progress is not None and not callable(progress):
+            raise InputError(f"option `progress` = {progress!r}: give a function that takes a line")
+        if unknown := [name for name in options if name not in _host.DEVICE_OPTIONS]:
+            raise InputError(f"there is no option `{unknown[0]}`; the options are timeout, progress, {', '.join(_host.DEVICE_OPTIONS)}")
+        return cls._measured(timeout, progress, options, strict=True)
 
     @classmethod
     def _measured(
-        cls, timeout: float, progress: Callable[[str], object] | None, options: Mapping[str, Any], left_out: list[str] | None
+        cls, timeout: float, progress: Callable[[str], object] | None, options: Mapping[str, Any], strict: bool
     ) -> Platform:
-        """The platform. If `left_out` is a list, nodes that start no process are added to it, rather than be an error."""
-        nodes, key = alive(), secrets.token_bytes(32)
-        hosts = start_hosts(nodes, options, key, timeout, left_out)
-        tell = progress or (lambda line: None)
+        """The platform without nodes that have died. Unless `strict`, nodes that start no process for another reason are left out, too."""
+        gone: set[str] = set()
+        events: list[str] = []
+        while True:
+            # Ray lists a node for some seconds after its death.
+            nodes = {name: node for name, node in alive().items() if node not in gone}
+            key = secrets.token_bytes(32)
+            hosts = start_hosts(nodes, options, key, timeout, events, strict)
+            try:
+                found = cls._of_hosts(nodes, hosts, key, timeout, progress or (lambda line: None))
+                found.events = events
+                return found
+            except NodeGone as error:
+                gone.add(nodes[error.name])
+                events.append(f"{error.name} is left out ({error})")
+            finally:
+                stop(hosts.values())
+
+    @classmethod
+    def _of_hosts(
+        cls, nodes: Mapping[str, str], hosts: Mapping[str, Any], key: bytes, timeout: float, tell: Callable[[str], object]
+    ) -> Platform:
         described, addresses = [], {}
-        try:
-            for name, host in hosts.items():
-                tell(f"devices of {name}")
-                about = wait(name, host.about.remote(), timeout)
-                devices = wait(name, host.devices.remote(), timeout)
-                described.append(Node(name, nodes[name], about["host"], tuple(devices)))
-                addresses[name] = about["address"]
-            links = {}
-            for name, address in addresses.items():
-                tell(f"links to {name}")
-                try:
-                    links[OUTSIDE, name] = links[name, OUTSIDE] = _host.probe(name, address, key)
-                except OSError as error:
-                    raise DeviceError(f"the link to {name} cannot be measured: {error}") from None
-                for source, host in hosts.items():
-                    links[source, name] = wait(source, host.probe.remote(name, address), timeout)
-        finally:
-            stop(hosts.values())
+        for name, host in hosts.items():
+            tell(f"devices of {name}")
+            about = wait(name, host.about.remote(), timeout)
+            devices = wait(name, host.devices.remote(), timeout)
+            described.append(Node(name, nodes[name], about["host"], tuple(devices)))
+            addresses[name] = about["address"]
+        links = {}
+        for name, address in addresses.items():
+            tell(f"links to {name}")
+            try:
+                links[OUTSIDE, name] = links[name, OUTSIDE] = _host.probe(name, address, key)
+            except (OSError, EOFError) as error:
+                # If its process has died, this says so.
+                wait(name, hosts[name].about.remote(), timeout)
+                raise DeviceError(f"the link to {name} cannot be measured: {error or type(error).__name__}") from None
+            for source, host in hosts.items():
+                links[source, name] = wait(source, host.probe.remote(name, address), timeout)
         return cls(described, links)
 
     def dict(self) -> dict[str, Any]:
@@ -114,7 +142,7 @@ class Platform:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the platform to a JSON file, which may be edited."""
-        with open(path, "w", encoding="utf-8") as file:
+        with open(path_of("path", path), "w", encoding="utf-8") as file:
             json.dump(self.dict(), file, indent=2)
             file.write("\n")
 
@@ -125,13 +153,14 @@ class Platform:
         Raises:
             InputError: If the file is not a platform.
         """
+        path = path_of("path", path)
         try:
             with open(path, encoding="utf-8") as file:
                 return cls._of(json.load(file))
         except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-            raise InputError(f"{os.fspath(path)}: {error}") from error
+            raise InputError(f"{path}: {error}") from error
         except InputError as error:
-            raise InputError(f"{os.fspath(path)}: {error}") from None
+            raise InputError(f"{path}: {error}") from None
 
     @classmethod
     def _of(cls, data: Any) -> Platform:
@@ -173,7 +202,7 @@ class Platform:
         links = {(renamed[source], renamed[target]): costs for (source, target), costs in found.links.items()}
         return Platform([*self.nodes, *added], {**links, **self.links})
 
-    def present(self) -> dict[str, str]:
+    def present(self) -> Mapping[str, str]:
         """Ray's identifiers of the nodes that are alive, by the nodes' names.
 
         Raises:
@@ -224,11 +253,23 @@ def on_node(node: str) -> Any:
     return NodeAffinitySchedulingStrategy(node, soft=False)
 
 
+class NodeGone(DeviceError):
+    """A node, or its process, has died."""
+
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__(text)
+        self.name = name
+
+
 def start_hosts(
-    nodes: Mapping[str, str], options: Mapping[str, Any], key: bytes, timeout: float, left_out: list[str] | None = None
+    nodes: Mapping[str, str], options: Mapping[str, Any], key: bytes, timeout: float, events: list[str], strict: bool = True
 ) -> dict[str, Any]:
-    """Starts an actor on each node, and compares the versions of the package. If `left_out` is a list, errors of nodes are added to it,
-    and the other nodes are returned."""
+    """Starts an actor on each node, and compares the versions of the package. Nodes that have died are left out, and `events` gets a line
+    about each. Unless `strict`, nodes with any other error are left out, too.
+
+    Raises:
+        AnabranchError: The error of a node. If no node is left, that of the last.
+    """
     cls = _host.ray_module().remote(_host.Host)
     hosts = {
         name: cls.options(num_cpus=0, max_restarts=0, scheduling_strategy=on_node(node)).remote(dict(options), key)
@@ -242,12 +283,27 @@ def start_hosts(
                 text = f"{name} has version {other} of anabranch, but this process has {own}; install the same version on all nodes"
                 raise DeviceError(text)
         except AnabranchError as error:
-            if left_out is None:
+            stop([hosts.pop(name)])
+            if strict and not isinstance(error, NodeGone) or not hosts:
                 stop(hosts.values())
                 raise
-            left_out.append(str(error))
-            stop([hosts.pop(name)])
+            events.append(f"{name} is left out ({error})")
     return hosts
+
+
+def seconds(name: str, value: Any) -> float:
+    """An option that is a number of seconds."""
+    if isinstance(value, bool) or not (isinstance(value, (int, float)) and 0 < value < float("inf")):
+        raise InputError(f"option `{name}` = {value!r}: give seconds above 0")
+    return float(value)
+
+
+def path_of(name: str, value: Any) -> str:
+    """An argument that is a path."""
+    try:
+        return os.path.abspath(os.fsdecode(value))
+    except TypeError:
+        raise InputError(f"`{name}` is {type(value).__name__}; give a path") from None
 
 
 def wait(node: str, result: Any, timeout: float) -> Any:
@@ -260,7 +316,11 @@ def wait(node: str, result: Any, timeout: float) -> Any:
     except ray.exceptions.RayTaskError as error:
         raise named(node, error) from None
     except ray.exceptions.RayError as error:
-        raise DeviceError(f"{node}: {_host.text_of(error)}") from None
+        text = f"{node}: {_host.text_of(error)}"
+        unschedulable = isinstance(error, ray.exceptions.ActorUnschedulableError)
+        if unschedulable or isinstance(error, ray.exceptions.RayActorError) and not error.actor_init_failed:
+            raise NodeGone(node.partition("/")[0], text) from None
+        raise DeviceError(text) from None
 
 
 def named(place: str, error: Any) -> Exception:

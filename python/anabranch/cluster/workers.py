@@ -7,7 +7,7 @@ import secrets
 import statistics
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from multiprocessing import AuthenticationError
 from types import TracebackType
 from typing import Any
@@ -48,6 +48,9 @@ class Workers:
         hang: Seconds without an answer after which a process counts as dead. A function may take longer.
         timeout: Longest time in seconds to wait for a process to start.
 
+    Attributes:
+        events: Lines about nodes that were left out, because they have died.
+
     Raises:
         InputError: If an argument is invalid.
         DeviceError: If a process cannot be started.
@@ -59,10 +62,10 @@ class Workers:
         if workers is not None and (not isinstance(workers, int) or isinstance(workers, bool) or workers < 1):
             raise InputError(f"option `workers` = {workers!r}: give a whole number of at least 1")
         for name, seconds in (("hang", hang), ("timeout", timeout)):
-            if not (isinstance(seconds, (int, float)) and 0 < seconds < float("inf")):
-                raise InputError(f"option `{name}` = {seconds!r}: give seconds above 0")
+            _platform.seconds(name, seconds)
         self._ray = _host.ray_module()
         self.platform = platform or Platform.measure(timeout=timeout)
+        self.events: list[str] = [] if platform else list(self.platform.events)
         self._hang, self._timeout, self._wanted, self._key = hang, timeout, workers, secrets.token_bytes(32)
         self._running = threading.Lock()
         self._closed = False
@@ -80,9 +83,7 @@ class Workers:
     def close(self) -> None:
         """Ends the processes."""
         self._closed = True
-        for link in self._links:
-            link.close()
-        _platform.stop(link.actor for link in self._links)
+        self._drop(self._links)
         self._links = []
 
     def __enter__(self) -> Workers:
@@ -98,15 +99,28 @@ class Workers:
 
     def _start(self) -> None:
         """Starts the processes that are missing, on the nodes that are alive."""
-        present = self.platform.present()
+        kept = [link for link in self._links if link.answers()]
+        self._drop(link for link in self._links if link not in kept)
+        self._links, gone = kept, set[str]()
+        while True:
+            # Ray lists a node for some seconds after its death.
+            present = {name: node for name, node in self.platform.present().items() if name not in gone}
+            try:
+                return self._start_on(present)
+            except _platform.NodeGone as error:
+                gone.add(error.name)
+                self.events.append(f"{error.name} is left out ({error})")
+                if gone >= present.keys():
+                    raise
+
+    def _start_on(self, present: Mapping[str, str]) -> None:
         counts = self._counts(present)
         kept: dict[str, list[Link]] = {name: [] for name in present}
         for link in self._links:
-            if link.answers() and len(kept.get(link.node, ())) < counts.get(link.node, 0):
+            if len(kept.get(link.node, ())) < counts.get(link.node, 0):
                 kept[link.node].append(link)
-            else:
-                link.close()
-                _platform.stop([link.actor])
+        self._drop(link for link in self._links if link not in kept.get(link.node, ()))
+        self._links = [link for links in kept.values() for link in links]
         cls = self._ray.remote(WorkerHost)
         opening = []
         for name, node in present.items():
@@ -124,7 +138,13 @@ class Workers:
         for number, link in enumerate(self._links):
             link.name = f"worker {number} on {link.node}"
 
-    def _counts(self, present: dict[str, str]) -> dict[str, int]:
+    @staticmethod
+    def _drop(links: Iterable[Link]) -> None:
+        for link in links:
+            link.close()
+            _platform.stop([link.actor])
+
+    def _counts(self, present: Mapping[str, str]) -> dict[str, int]:
         """Number of processes of each node."""
         if self._wanted is None:
             cpus = {node["NodeID"]: node["Resources"].get("CPU", 1) for node in self._ray.nodes()}
@@ -158,9 +178,15 @@ class Workers:
         nodes = self.nodes
         own = [self.platform.links[name, name] for name in nodes if (name, name) in self.platform.links]
         others = [costs for (source, target), costs in self.platform.links.items() if source != target and {source, target} <= set(nodes)]
-        middle = lambda links: tuple(statistics.median(link[at] for link in links) for at in (0, 1)) if links else (1e-4, 1e9)  # noqa: E731
         counts = [sum(link.node == name for link in self._links) for name in nodes]
-        return {"workers": counts, "same_machine": middle(own or others), "other_machine": middle(others or own)}
+        return {"workers": counts, "same_machine": _middle(own or others), "other_machine": _middle(others or own)}
+
+
+def _middle(links: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Median latency and rate of links. Of a platform without links, those of a local network."""
+    if not links:
+        return 1e-4, 1e9
+    return statistics.median(latency for latency, _ in links), statistics.median(rate for _, rate in links)
 
 
 class Link:
