@@ -376,6 +376,10 @@ def test_a_stranger_keeps_nobody_from_connecting(platform):
     assert head["number"] == 3 and list(packet) == list(sent)
     assert all(packet[name].shape == array.shape and packet[name].tobytes() == array.tobytes() for name, array in sent.items())
     wire.close()
+    # Another thread may still be about to read from it: its number must not be given to another file yet.
+    assert wire._socket.fileno() >= 0 and wire._connection.fileno() >= 0
+    with pytest.raises((OSError, EOFError)):
+        wire.receive()
     inbox.close()
 
 
