@@ -1,5 +1,6 @@
 """Promises of flows and graphs of commands on the nodes of a Ray cluster. The nodes are those that `test_cluster` leaves."""
 
+import json
 import os
 import shutil
 import signal
@@ -151,6 +152,17 @@ def test_one_run_uses_the_workers_at_a_time_and_closed_ones_stay_closed(workers)
         cluster.Workers(workers.platform, workers=0)
 
 
+def graph_of(command, path):
+    """A graph of one application with this command, in a file."""
+    application = {"key": 1, "name": "say", "category": "BashShellApp", "categoryType": "Application"}
+    nodes = [
+        {**application, "fields": [{"name": "command", "value": command}]},
+        {"key": 2, "name": "said", "category": "File", "categoryType": "Data", "fields": [{"name": "filepath", "value": "said.txt"}]},
+    ]
+    path.write_text(json.dumps({"nodeDataArray": nodes, "linkDataArray": [{"from": 1, "to": 2}]}))
+    return path
+
+
 def test_a_graph_of_commands_runs_on_the_nodes_and_keeps_what_it_has(workers, tmp_path):
     (tmp_path / "text.txt").write_text("one fish two fish\nred fish blue fish\n")
     graph = shutil.copy(GRAPHS / "wordcount.graph", tmp_path)
@@ -162,13 +174,34 @@ def test_a_graph_of_commands_runs_on_the_nodes_and_keeps_what_it_has(workers, tm
 
 
 def test_a_command_that_fails_names_its_drop_and_process(workers, tmp_path):
-    graph = tmp_path / "fails.graph"
-    graph.write_text(
-        '{"nodeDataArray": [{"key": 1, "name": "say", "category": "BashShellApp", "categoryType": "Application",'
-        ' "fields": [{"name": "command", "value": "echo never; exit 3"}]}, {"key": 2, "name": "said", "category": "File",'
-        ' "categoryType": "Data", "fields": [{"name": "filepath", "value": "said.txt"}]}], "linkDataArray": [{"from": 1, "to": 2}]}'
-    )
+    graph = graph_of("echo never; exit 3", tmp_path / "fails.graph")
     [failure] = cluster.run_graph(graph, workers, directory=tmp_path)["failures"]
     assert failure["drop"].startswith("say") and "on worker" in failure["why"] and "exit status: 3" in failure["why"]
     with pytest.raises(ab.errors.InputError, match="nowhere.graph"):
         cluster.run_graph(tmp_path / "nowhere.graph", workers, directory=tmp_path)
+
+
+def test_an_interruption_ends_the_commands_on_the_nodes(workers, tmp_path):
+    graph = graph_of("echo $$ > started; exec sleep 100", tmp_path / "long.graph")
+
+    def interrupt():
+        while not (tmp_path / "started").exists() or not (tmp_path / "started").read_text().strip():
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    timer = threading.Thread(target=interrupt)
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        cluster.run_graph(graph, workers, directory=tmp_path)
+    timer.join()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "started").read_text()), 0)
+
+
+def test_a_process_that_dies_fails_its_application_and_a_further_run_makes_it(workers, tmp_path):
+    command = "if mkdir once; then kill -9 $PPID; sleep 1; else echo late > %o0; fi"
+    graph = graph_of(command, tmp_path / "dies.graph")
+    [failure] = cluster.run_graph(graph, workers, directory=tmp_path)["failures"]
+    assert failure["drop"].startswith("say") and "is gone" in failure["why"]
+    assert cluster.run_graph(graph, workers, directory=tmp_path)["ran"] == 1
+    assert (tmp_path / "said.txt").read_text() == "late\n"

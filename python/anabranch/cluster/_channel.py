@@ -3,7 +3,7 @@
 Two ways that Ray offers were measured and left: objects of 256 KiB and more between nodes took 15 ms in the median, but at times 10 s,
 until a lost request was made again; and closing a Compiled Graph of several nodes ended the node's daemon (Ray 2.60). So inputs pass over
 TCP connections of their own. Both ends prove that they know the key of the pipeline, which Ray carries to its actors. Nothing is encrypted,
-and nothing is executed: a message is a line of JSON and the bytes of arrays.
+and nothing is executed here: a message is a line of JSON and the bytes of arrays. Flows put pickles into such arrays (`_worker`).
 """
 
 from __future__ import annotations
