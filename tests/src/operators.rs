@@ -41,7 +41,7 @@ const PRECISIONS: &str = "\n## What is computed in which type\n\n\
     | type of the tensors | computed in | where |\n|---|---|---|\n\
     | `f64` | `f64` | CPUs |\n\
     | `f32` | `f32` | CPUs and GPUs |\n\
-    | `f16`, `bf16` | `f32`; results are rounded to the type | CPUs, and GPUs where all that a node reads and makes is `f32` |\n\
+    | `f16`, `bf16` | `f32`; results are rounded to the type | CPUs, and GPUs where all that a node reads and makes is `f32`, or weights or a cache |\n\
     | 8-bit and 4-bit floats | `f32`; results are rounded to the type | CPUs |\n\
     | integers | 64-bit integers; results keep their low bits | CPUs |\n\
     | products and convolutions of 8-bit integers | 32-bit integers, exactly | CPUs |\n\

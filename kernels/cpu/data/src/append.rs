@@ -1,10 +1,12 @@
 //! Append: new positions written into a cache, each row of the batch at a place of its own.
 //!
 //! A call that is given no bytes of the cache finds them in the output's memory, and writes the new positions alone:
-//! the same call again gives the same bytes.
+//! the same call again gives the same bytes. New positions in `f32` are rounded to a cache of 16-bit floats.
 
+use anabranch_cpu_base::convert::from_f32;
 use anabranch_cpu_base::elements::elements;
 use anabranch_cpu_base::{Call, CpuKernel};
+use anabranch_op::DType;
 use anabranch_op::error::KernelError;
 use anabranch_op::op::{Append, NodeSpec};
 
@@ -22,6 +24,8 @@ struct AppendKernel {
     /// Bytes of a position.
     run: usize,
     circular: bool,
+    /// The types of what is new, and of the cache.
+    types: [DType; 2],
 }
 
 /// Prepares an append.
@@ -29,7 +33,17 @@ pub(crate) fn prepare(node: &NodeSpec, op: &Append) -> Box<dyn CpuKernel> {
     let [cache, new, made] = [&node.inputs[0], &node.inputs[1], &node.outputs[0]].map(|of| of.shape.dims());
     let run = made[3] * node.outputs[0].dtype.size();
     let (batch, lists) = (made[0], made[1]);
-    Box::new(AppendKernel { batch, lists, cache: cache[2], new: new[2], made: made[2], run, circular: op.circular })
+    let types = [node.inputs[1].dtype, node.outputs[0].dtype];
+    Box::new(AppendKernel {
+        batch,
+        lists,
+        cache: cache[2],
+        new: new[2],
+        made: made[2],
+        run,
+        circular: op.circular,
+        types,
+    })
 }
 
 impl CpuKernel for AppendKernel {
@@ -48,10 +62,10 @@ impl CpuKernel for AppendKernel {
                 target[..own].copy_from_slice(&cache[number * own..][..own]);
                 target[own..].fill(0);
             }
-            let (new, start) = (&new[number * fresh..][..fresh], starts[number / self.lists] * self.run);
+            let start = starts[number / self.lists] * self.run;
             let before = fresh.min(list - start);
-            target[start..start + before].copy_from_slice(&new[..before]);
-            target[..fresh - before].copy_from_slice(&new[before..]);
+            self.put(new, number * fresh, &mut target[start..start + before]);
+            self.put(new, number * fresh + before, &mut target[..fresh - before]);
         };
         let moved = if in_place { fresh } else { list };
         let together = (PIECE / moved.max(1)).max(1);
@@ -64,6 +78,17 @@ impl CpuKernel for AppendKernel {
 }
 
 impl AppendKernel {
+    /// Writes new elements as the cache stores them, from this one of its bytes on.
+    fn put(&self, new: &[u8], from: usize, target: &mut [u8]) {
+        let [given, stored] = self.types;
+        let wider = given.size() / stored.size();
+        let new = &new[from * wider..][..target.len() * wider];
+        match given == stored {
+            true => target.copy_from_slice(new),
+            false => from_f32(elements(new), stored, target),
+        }
+    }
+
     /// Where each row's new positions begin.
     fn starts(&self, given: &[i64]) -> Result<Vec<usize>, KernelError> {
         let start = |(row, start): (usize, &i64)| {
@@ -154,6 +179,22 @@ mod tests {
             let want: Vec<u8> =
                 [0f32, 1.0, -1.0, 3.0, 4.0, 5.0, -2.0, 7.0].iter().flat_map(|x| x.to_ne_bytes()).collect();
             assert_eq!(bytes, want);
+        }
+    }
+
+    #[test]
+    fn floats_are_rounded_to_those_of_the_cache_as_a_cast_rounds_them() {
+        let values = [65519.0, 65520.0, 2.9802322e-8, 2.9802326e-8, 6.1e-5, 1e-8, f32::NAN, f32::NEG_INFINITY, -0.0];
+        let value = |at: usize| f64::from(values[at % 9]);
+        for dtype in [DType::F16, DType::BF16] {
+            let inputs = [tensor(dtype, &[1, 2, 4, 3], |_| 1.0), tensor(DType::F32, &[1, 2, 3, 3], value)];
+            let narrow = tensor(dtype, &[1, 2, 3, 3], value);
+            let made = |new: &Tensor| {
+                let inputs = [inputs[0].clone(), new.clone(), Tensor::from_i64s(&[1])];
+                let node = node(Op::Append(Append { circular: false }), &inputs, dtype, &[1, 2, 4, 3]);
+                run(&node, &inputs).expect("sound").swap_remove(0)
+            };
+            assert!(made(&inputs[1]).same_bits(&made(&narrow)), "{dtype}");
         }
     }
 

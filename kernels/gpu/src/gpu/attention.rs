@@ -4,7 +4,8 @@
 use super::cache::{BOUNDED, FARTHEST};
 use super::kernel::Recorder;
 use super::limits::{MOST_PASSES, THREADS, WORKGROUP_BYTES};
-use super::{Recipe, Shader};
+use super::{Recipe, Shader, stored};
+use anabranch_op::dtype::DType;
 use anabranch_op::error::KernelError;
 use anabranch_op::op::{Attention, AttentionSizes, NodeSpec};
 use anabranch_op::shape::Shape;
@@ -30,7 +31,7 @@ struct Cut {
     sizes: AttentionSizes,
     /// Groups of a head of keys.
     blocks: usize,
-    /// Parts of the keys, and the tiles of each.
+    /// Parts of the keys, and the most tiles of each.
     splits: usize,
     tiles: usize,
     /// Threads along the features of a value.
@@ -92,9 +93,9 @@ pub(super) fn recipe<'n>(node: &'n NodeSpec, op: &'n Attention) -> Result<Recipe
         return Err(node.unsupported("it has more positions than a kernel can count"));
     }
     let bias = node.inputs.get(5).map(|bias| summands(&bias.shape, &sizes)).transpose()?;
-    let cut = Cut::new(sizes);
+    let (cut, stored) = (Cut::new(sizes), node.inputs[1].dtype);
     let (scratch_bytes, passes) = (cut.scratch_bytes(), cut.passes());
-    let recipe = Recipe::new(node, move |recorder| record(recorder, op, &cut, bias));
+    let recipe = Recipe::new(node, move |recorder| record(recorder, op, &cut, stored, bias));
     Ok(Recipe { scratch_bytes, passes, ..recipe })
 }
 
@@ -109,13 +110,14 @@ fn record(
     recorder: &mut Recorder<'_>,
     op: &Attention,
     cut: &Cut,
+    stored: DType,
     bias: Option<([usize; 4], usize)>,
 ) -> Result<(), KernelError> {
     let AttentionSizes { heads, shared, queries, capacity, depth, width, .. } = cut.sizes;
     let mut shader = Shader::new("attention", include_str!("attention.wgsl"));
     shader.constant("DEPTH", depth).constant("WIDTH", width).constant("SPAN", cut.span);
     shader.constant("PARTS", TILE / cut.span).constant("RUNS", cut.runs());
-    shader.constant("SPLITS", cut.splits).constant("TILES", cut.tiles);
+    shader.constant("SPLITS", cut.splits);
     shader.constant("CAP", usize::from(op.cap > 0.0));
     shader.constant("BEFORE", usize::from(op.before.is_some())).constant("AFTER", usize::from(op.after.is_some()));
     shader.parameter("count", cut.groups()).parameter("blocks", cut.blocks);
@@ -125,8 +127,21 @@ fn record(
     // No position is further away than the functions of `BOUNDED` say.
     let reach = |distance: Option<usize>| distance.unwrap_or(0).min(FARTHEST);
     shader.parameter("before", reach(op.before)).parameter("after", reach(op.after));
-    shader.read("queries", "f32", recorder.input(0)?).read("keys", "f32", recorder.input(1)?);
-    shader.read("values", "f32", recorder.input(2)?);
+    shader.read("queries", "f32", recorder.input(0)?);
+    let products = match depth.is_multiple_of(4) {
+        true => {
+            let vector = if stored.size() == 4 { "vec4<f32>" } else { "vec2<u32>" };
+            shader.read("keys", vector, recorder.input(1)?);
+            shader.code(&stored::four_values("key_at", "keys", stored));
+            PRODUCTS_BY_FOUR
+        }
+        false => {
+            shader.read("keys", "u32", recorder.input(1)?).code(&stored::value("key_at", "keys", stored));
+            PRODUCTS
+        }
+    };
+    shader.code(products);
+    shader.read("values", "u32", recorder.input(2)?).code(&stored::value("value_at", "values", stored));
     shader.read("first", "vec2<u32>", recorder.input(3)?).read("filled", "vec2<u32>", recorder.input(4)?);
     shader.code(BOUNDED);
     match bias {
@@ -155,6 +170,29 @@ fn record(
     recorder.dispatch_each(&sum, count)
 }
 
+const PRODUCTS: &str = "fn products_with(base: u32) -> vec4<f32> {
+    var products = vec4<f32>(0.0);
+    for (var i = 0u; i < DEPTH; i = i + 1u) {
+        products = products + chosen[i] * key_at(base + i);
+    }
+    return products;
+}
+";
+
+/// Reads four features at once.
+const PRODUCTS_BY_FOUR: &str = "fn products_with(base: u32) -> vec4<f32> {
+    var products = vec4<f32>(0.0);
+    for (var i = 0u; i < DEPTH; i = i + 4u) {
+        let key = key_at((base + i) / 4u);
+        products = products + chosen[i] * key.x;
+        products = products + chosen[i + 1u] * key.y;
+        products = products + chosen[i + 2u] * key.z;
+        products = products + chosen[i + 3u] * key.w;
+    }
+    return products;
+}
+";
+
 const SUMMAND: &str = "fn summand(item: u32, list: u32, place: vec2<u32>, key: u32) -> f32 {
     let head = list * parameters.group + place.x;
     let line = item * parameters.b0 + head * parameters.b1 + place.y * parameters.b2;
@@ -181,11 +219,11 @@ const PART: &str = "fn finish(row: u32, part: u32, column: u32, sum: f32, peak: 
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Run, assert_close, check, check_run, gpu, narrow, noise, shape, spec, tensor};
+    use super::super::testing::{Run, assert_close, check, check_run, gpu, narrow, noise, spec, tensor};
     use super::*;
-    use anabranch_op::dtype::DType;
+    use anabranch_kernel_testing as testing;
     use anabranch_op::op::Op;
-    use anabranch_op::tensor::{Tensor, TensorSpec};
+    use anabranch_op::tensor::Tensor;
 
     /// A case: sizes `[batch, heads, shared, queries, capacity, depth, width]`, and each row's number of keys.
     struct Case {
@@ -193,23 +231,28 @@ mod tests {
         sizes: [usize; 7],
         filled: Vec<i64>,
         bias: Option<[usize; 4]>,
+        stored: DType,
     }
 
     const PLAIN: Attention = Attention { scale: 0.4, cap: 0.0, before: None, after: Some(0), bias: false, expected: 1 };
 
     impl Case {
         fn new(op: Attention, sizes: [usize; 7], filled: &[i64]) -> Self {
-            Self { op, sizes, filled: filled.to_vec(), bias: None }
+            Self { op, sizes, filled: filled.to_vec(), bias: None, stored: DType::F32 }
         }
 
         fn inputs(&self) -> Vec<Tensor> {
             let [batch, heads, shared, queries, capacity, depth, width] = self.sizes;
             let made = |seed, dims: &[usize]| tensor(dims, &noise(seed, dims.iter().product()));
+            let kept = |seed, dims: &[usize]| {
+                let values = noise(seed, dims.iter().product());
+                testing::tensor(self.stored, dims, |at| f64::from(values[at]))
+            };
             let first: Vec<i64> = self.filled.iter().map(|filled| filled - queries as i64).collect();
             let mut inputs = vec![
                 made(1, &[batch, heads, queries, depth]),
-                made(2, &[batch, shared, capacity, depth]),
-                made(3, &[batch, shared, capacity, width]),
+                kept(2, &[batch, shared, capacity, depth]),
+                kept(3, &[batch, shared, capacity, width]),
                 Tensor::from_i64s(&first),
                 Tensor::from_i64s(&self.filled),
             ];
@@ -252,6 +295,32 @@ mod tests {
                 let filled: Vec<i64> =
                     (0..batch).map(|row| (least.max(queries * row) as i64).min(capacity as i64)).collect();
                 Case::new(PLAIN, sizes, &filled).check();
+            }
+        }
+    }
+
+    #[test]
+    fn one_query_sees_any_number_of_keys_of_any_cache() {
+        // Heads 1, odd and shared; features of a key and of a value.
+        let heads = [[1, 1], [3, 1], [6, 2], [5, 5], [16, 2]];
+        let features = [[1, 1], [32, 32], [33, 33], [80, 128], [128, 80], [2, 33]];
+        let capacity = TILE + 44;
+        let lengths = [0, 1, TILE - 1, TILE, TILE + 1, capacity];
+        let windows = [None, None, Some(0), Some(40), Some(TILE)];
+        let mut drawn = noise(9, 256).into_iter().map(|x| ((x + 1.0) * 4096.0) as usize);
+        let mut any = |count: usize| drawn.next().expect("as many") % count;
+        for stored in [DType::F32, DType::F16, DType::BF16] {
+            for [depth, width] in features {
+                let [heads, shared] = heads[any(5)];
+                let filled: Vec<i64> = (0..3).map(|_| lengths[any(6)] as i64).collect();
+                let op = Attention { before: windows[any(5)], ..PLAIN };
+                let sizes = [filled.len(), heads, shared, 1, capacity, depth, width];
+                Case { stored, ..Case::new(op, sizes, &filled) }.check();
+            }
+            for length in lengths {
+                let [heads, shared] = heads[any(5)];
+                let case = Case::new(PLAIN, [1, heads, shared, 1, capacity, 8, 6], &[length as i64]);
+                Case { stored, ..case }.check();
             }
         }
     }
@@ -315,13 +384,7 @@ mod tests {
     #[test]
     fn what_has_no_kernel_is_refused() {
         let wide = Case::new(PLAIN, [1, 1, 1, 1, 2, 1000, 4], &[2]).node();
-        let mut half = Case::new(PLAIN, [1, 1, 1, 1, 2, 4, 4], &[2]).node();
-        for input in 1..3 {
-            half.inputs[input] = TensorSpec::new(DType::F16, shape(half.inputs[input].shape.dims()));
-        }
-        for node in [wide, half] {
-            let refused = crate::gpu::supports(&node, &[false; 5], gpu().facts());
-            assert!(matches!(refused, Err(KernelError::Unsupported { .. })), "{refused:?}");
-        }
+        let refused = crate::gpu::supports(&wide, &[false; 5], gpu().facts());
+        assert!(matches!(refused, Err(KernelError::Unsupported { .. })), "{refused:?}");
     }
 }

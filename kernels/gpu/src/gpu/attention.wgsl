@@ -2,13 +2,13 @@
 // one part of the keys. Keys pass in tiles of 256, a thread for each. Scores become exponentials relative to the
 // greatest so far, and what was summed is scaled when a greater one comes (Milakov and Gimelshein 2018).
 //
-// Declared by attention.rs: queries, keys, values, first, filled, bounded(halves), summand(item, list, place, key),
-// finish(row, part, column, sum, peak, total); DEPTH and WIDTH (features of a
-// key and of a value), SPAN and PARTS (threads along the features of a value, and along keys), RUNS (times that SPAN
-// covers WIDTH), SPLITS (parts of the keys) and TILES (tiles of a part), CAP, BEFORE and AFTER (1 if there is a
-// limit); parameters.count (groups), .blocks (groups of a list and a part), .heads, .group (heads of a list), .length
-// (queries of a head), .capacity, .known (keys with summands), .scale and .cap (the bits of floats), .before, .after, and
-// .b0 to .b3 (how far summands are apart along batch, heads, queries and keys).
+// Declared by attention.rs: queries, first, filled, bounded(halves), products_with(base) (of the four queries with the
+// key whose first feature is element `base`), value_at(index), summand(item, list, place, key), finish(row, part,
+// column, sum, peak, total); DEPTH and WIDTH (features of a key and of a value), SPAN and PARTS (threads along the
+// features of a value, and along keys), RUNS (times that SPAN covers WIDTH), SPLITS (parts of the keys), CAP, BEFORE and
+// AFTER (1 if there is a limit); parameters.count (groups), .blocks (groups of a list and a part), .heads, .group (heads
+// of a list), .length (queries of a head), .capacity, .known (keys with summands), .scale and .cap (the bits of floats),
+// .before, .after, and .b0 to .b3 (how far summands are apart along batch, heads, queries and keys).
 
 const LOWEST = -3.4028234e38;
 
@@ -104,20 +104,17 @@ fn main(
     var sums: array<vec4<f32>, RUNS>;
     var peak = vec4<f32>(LOWEST);
     var total = vec4<f32>(0.0);
-    let last = min((reach + 255u) / 256u, (part + 1u) * TILES);
-    for (var tile = max(begin / 256u, part * TILES); tile < last; tile = tile + 1u) {
+    // Parts take tiles in turn, so that all have work however few keys there are.
+    let last = (reach + 255u) / 256u;
+    let near_begin = begin / 256u;
+    for (var tile = near_begin + (part + SPLITS - near_begin % SPLITS) % SPLITS; tile < last; tile = tile + SPLITS) {
         let key = tile * 256u + thread;
         let place_of_key = vec4<i32>(i32(key));
         let is_seen = (place_of_key >= starts) & (place_of_key < ends);
         var scores = vec4<f32>(LOWEST);
         var is_counted = vec4<bool>(false);
         if any(is_seen) {
-            let base = (all * parameters.capacity + key) * DEPTH;
-            var products = vec4<f32>(0.0);
-            for (var i = 0u; i < DEPTH; i = i + 1u) {
-                products = products + chosen[i] * keys[base + i];
-            }
-            products = products * bitcast<f32>(parameters.scale);
+            let products = products_with((all * parameters.capacity + key) * DEPTH) * bitcast<f32>(parameters.scale);
             for (var lane = 0u; lane < 4u; lane = lane + 1u) {
                 var score = products[lane];
                 if CAP == 1u {
@@ -149,7 +146,7 @@ fn main(
                 for (var i = lane_of_keys; i < near; i = i + PARTS) {
                     let weight = board[i];
                     // The value of a key that a query does not see may be anything.
-                    sum = sum + select(vec4<f32>(0.0), weight * values[base + i * WIDTH], weight > vec4<f32>(0.0));
+                    sum = sum + select(vec4<f32>(0.0), weight * value_at(base + i * WIDTH), weight > vec4<f32>(0.0));
                 }
             }
             sums[run] = sum;

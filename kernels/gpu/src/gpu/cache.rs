@@ -5,6 +5,7 @@
 //! A GPU reports no error about a value. Lengths and positions outside their range are therefore moved to its ends, and
 //! read and write nothing outside. Lowered models let CPUs judge them first ([`Length`](anabranch_op::op::Length)).
 
+use super::stored;
 use super::{Recipe, Shader};
 use anabranch_op::error::KernelError;
 use anabranch_op::op::{Append, NodeSpec, Rotary};
@@ -25,42 +26,51 @@ pub(super) const BOUNDED: &str = "fn bounded(halves: vec2<u32>) -> i32 {
 }
 ";
 
-/// Computes an [`Append`], with a thread for each element of the cache.
+/// Computes an [`Append`]; in place, it writes only the words with new positions.
 pub(super) fn append<'n>(node: &'n NodeSpec, op: &Append) -> Result<Recipe<'n>, KernelError> {
     if op.circular {
         return Err(node.unsupported("circular positions have no GPU kernel"));
     }
     let dims = [&node.inputs[0], &node.inputs[1], &node.outputs[0]].map(|of| of.shape.dims());
-    let [cache, new, made] = dims.map(|dims| dims[2]);
+    let [own, added, made] = dims.map(|dims| dims[2]);
     if made > FARTHEST {
         return Err(node.unsupported("it has more positions than a kernel can count"));
     }
-    let (lists, run, count) = (dims[2][1], dims[2][3], node.outputs[0].shape.elements());
+    let (lists, run, elements) = (dims[2][1], dims[2][3], node.outputs[0].shape.elements());
+    let [cache, new] = [0, 1].map(|input| node.inputs[input].dtype);
     let reads_cache = node.inputs[0].shape.elements() > 0;
     let recipe = Recipe::new(node, move |recorder| {
         let mut shader = Shader::new("append", include_str!("append.wgsl"));
-        shader.parameter("count", count).parameter("lists", lists).parameter("run", run);
-        shader.parameter("own", cache).parameter("added", new).parameter("made", made);
+        let is_in_place = reads_cache && recorder.is_in_place();
+        let per_word = stored::per_word(cache);
+        // A word may end a position and begin the next one.
+        let span = (added * run).div_ceil(per_word) + per_word - 1;
+        let count = if is_in_place { dims[2][0] * lists * span } else { elements.div_ceil(per_word) };
+        shader.constant("PER_WORD", per_word).constant("IN_PLACE", usize::from(is_in_place));
+        shader.parameter("count", count).parameter("elements", elements).parameter("lists", lists);
+        shader.parameter("run", run).parameter("own", own).parameter("added", added).parameter("made", made);
+        shader.parameter("span", span);
         shader.code(BOUNDED);
-        match reads_cache {
-            true => shader.read("cache", "f32", recorder.input(0)?).code(OLD),
-            false => shader.code(NOTHING),
+        match (reads_cache, is_in_place) {
+            (false, _) => shader.code(NOTHING),
+            (true, true) => shader.code(&stored::bits("old_bits", "y", cache, cache)),
+            (true, false) => {
+                shader.read("cache", "u32", recorder.input(0)?).code(&stored::bits("old_bits", "cache", cache, cache))
+            }
         };
-        shader.read("fresh", "f32", recorder.input(1)?).read("starts", "vec2<u32>", recorder.input(2)?);
-        shader.write("y", "f32", recorder.output(0)?);
+        shader.read("fresh", "u32", recorder.input(1)?).code(&stored::bits("fresh_bits", "fresh", new, cache));
+        shader.read("starts", "vec2<u32>", recorder.input(2)?).write("y", "u32", recorder.output(0)?);
+        if added * run == 0 && is_in_place {
+            return Ok(());
+        }
         recorder.dispatch_each(&shader, count)
     });
     Ok(Recipe { unbound: if reads_cache { vec![] } else { vec![0] }, ..recipe })
 }
 
-const OLD: &str = "fn old(index: u32) -> f32 {
-    return cache[index];
-}
-";
-
 /// Stands for a cache without elements, which has no buffer.
-const NOTHING: &str = "fn old(index: u32) -> f32 {
-    return 0.0;
+const NOTHING: &str = "fn old_bits(index: u32) -> u32 {
+    return 0u;
 }
 ";
 
@@ -91,8 +101,10 @@ pub(super) fn rotary<'n>(node: &'n NodeSpec, op: &Rotary) -> Result<Recipe<'n>, 
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Run, check, gpu, noise, spec, tensor};
+    use super::super::testing::{Run, check, gpu, noise, run_on_cpu, spec, tensor};
     use super::*;
+    use anabranch_kernel_testing as testing;
+    use anabranch_op::dtype::DType;
     use anabranch_op::op::Op;
     use anabranch_op::tensor::Tensor;
 
@@ -115,6 +127,65 @@ mod tests {
                 check(&node(Op::Append(Append { circular: false }), &inputs, &[2, lists, made, 3]), &inputs);
             }
         }
+    }
+
+    /// New positions of caches in all types and sizes, in place and elsewhere: the bits are the CPU's.
+    #[test]
+    fn caches_of_all_types_get_the_bits_of_the_cpu() {
+        let numbers = special();
+        let at = |index: usize, of: usize| f64::from(numbers[(index * 7 + of) % numbers.len()]);
+        // Words that two positions share, and that two lists share.
+        let sizes = [[1, 5, 1, 32], [3, 5, 2, 33], [2, 7, 7, 1], [3, 4, 4, 3], [1, 300, 1, 80], [5, 3, 2, 1]];
+        let types =
+            [[DType::F32; 2], [DType::F16; 2], [DType::BF16; 2], [DType::F16, DType::F32], [DType::BF16, DType::F32]];
+        for ([lists, capacity, fresh, run], [stored, given]) in
+            sizes.into_iter().flat_map(|sizes| types.into_iter().map(move |types| (sizes, types)))
+        {
+            for first in [0, (capacity - fresh) / 2, capacity - fresh] {
+                let inputs = [
+                    testing::tensor(stored, &[2, lists, capacity, run], |index| at(index, 3)),
+                    testing::tensor(given, &[2, lists, fresh, run], |index| at(index, 0)),
+                    Tensor::from_i64s(&[first as i64, (capacity - fresh - first) as i64]),
+                ];
+                let node = NodeSpec {
+                    op: Op::Append(Append { circular: false }),
+                    inputs: inputs.iter().map(|input| input.spec().clone()).collect(),
+                    outputs: vec![inputs[0].spec().clone()],
+                };
+                let want = run_on_cpu(&node, &inputs).expect("sound").swap_remove(0);
+                for in_place in [false, true] {
+                    let run = Run { in_place, expected: None, ..Run::new(&node) };
+                    let got = run.words(&inputs).expect("runs").0.swap_remove(0);
+                    let got: &[u8] = bytemuck::cast_slice(&got);
+                    assert_eq!(&got[..want.bytes().len()], want.bytes(), "{} in place: {in_place}", node.key());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn in_place_the_work_is_that_of_the_new_positions() {
+        let groups = |capacity: usize, in_place: bool| {
+            let inputs = [given(1, &[1, 2, capacity, 64]), given(2, &[1, 2, 1, 64]), Tensor::from_i64s(&[7])];
+            let node = node(Op::Append(Append { circular: false }), &inputs, &[1, 2, capacity, 64]);
+            Run { in_place, expected: None, ..Run::new(&node) }.words(&inputs).expect("runs").1
+        };
+        assert_eq!([groups(8, true), groups(2048, true)], [1, 1]);
+        assert_eq!([groups(8, false), groups(2048, false)], [4, 1024]);
+    }
+
+    /// Numbers at the ends of 16-bit floats, halves between their neighbours, and many others.
+    fn special() -> Vec<f32> {
+        let exact = [0.0, 1.0, 65504.0, 6.103_515_6e-5, 5.960_464_5e-8, f32::MIN_POSITIVE, f32::MAX, 1e-45];
+        let between = [65519.996, 65520.0, 2.980_232_2e-8, 2.980_232_6e-8, 8.940_697e-8, 1.000_488_3, 3.389_531_4e38];
+        let mut numbers: Vec<f32> = exact.into_iter().chain(between).chain(noise(5, 40)).collect();
+        numbers.extend((-30..20).map(|power| 2f32.powi(power) * 1.37));
+        let negative: Vec<f32> = numbers.iter().map(|x| -x).collect();
+        numbers.extend(negative);
+        numbers.extend([f32::INFINITY, f32::NEG_INFINITY]);
+        // Payloads of NaN that 16 bits keep, lose, and that a signalling NaN has.
+        numbers.extend([0x7fc0_0000, 0xffc0_2000, 0x7f80_0001, 0xffbf_ffff].map(f32::from_bits));
+        numbers
     }
 
     #[test]

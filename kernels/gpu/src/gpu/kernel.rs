@@ -18,6 +18,9 @@ pub struct Kernel {
 #[derive(Debug)]
 struct Dispatch {
     pipeline: wgpu::ComputePipeline,
+    layout: wgpu::BindGroupLayout,
+    /// Buffers in the order of their bindings; the parameters come first.
+    bound: Vec<wgpu::Buffer>,
     bindings: wgpu::BindGroup,
     grid: [u32; 3],
 }
@@ -33,9 +36,32 @@ impl Kernel {
         }
     }
 
+    /// Makes the kernel read and write `to` instead of `from`, which has the same tensor; takes microseconds.
+    pub fn rebind(&mut self, gpu: &Gpu, from: &wgpu::Buffer, to: &wgpu::Buffer) {
+        for dispatch in self.dispatches.iter_mut().filter(|dispatch| dispatch.bound.contains(from)) {
+            dispatch.bound.iter_mut().filter(|bound| *bound == from).for_each(|bound| *bound = to.clone());
+            dispatch.bindings = bind(gpu.device(), &dispatch.layout, &dispatch.bound);
+        }
+    }
+
+    /// Workgroups of all dispatches.
+    #[cfg(test)]
+    pub(crate) fn groups(&self) -> u64 {
+        self.dispatches.iter().map(|dispatch| dispatch.grid.map(u64::from).iter().product::<u64>()).sum()
+    }
+
     pub(crate) fn empty() -> Self {
         Self { dispatches: Vec::new() }
     }
+}
+
+fn bind(device: &wgpu::Device, layout: &wgpu::BindGroupLayout, bound: &[wgpu::Buffer]) -> wgpu::BindGroup {
+    let entries: Vec<_> = bound
+        .iter()
+        .zip(0..)
+        .map(|(buffer, binding)| wgpu::BindGroupEntry { binding, resource: buffer.as_entire_binding() })
+        .collect();
+    device.create_bind_group(&wgpu::BindGroupDescriptor { label: None, layout, entries: &entries })
 }
 
 /// Recorder of the dispatches of a recipe.
@@ -68,6 +94,12 @@ impl<'a> Recorder<'a> {
     pub(crate) fn input(&self, index: usize) -> Result<&'a wgpu::Buffer, KernelError> {
         let found = self.buffers.inputs.get(index).copied().flatten();
         found.ok_or_else(|| self.error(format!("input {index} has no buffer")))
+    }
+
+    /// Whether the node's output takes the memory of an input ([`NodeSpec::in_place`]).
+    pub(crate) fn is_in_place(&self) -> bool {
+        let given = |input: usize| self.buffers.inputs.get(input).copied().flatten();
+        self.node.in_place().is_some_and(|(input, _)| given(input).is_none())
     }
 
     pub(crate) fn output(&self, index: usize) -> Result<&'a wgpu::Buffer, KernelError> {
@@ -109,19 +141,11 @@ impl<'a> Recorder<'a> {
         let layouts = self.gpu.pipelines().layouts(device, signature);
         let pipeline = self.gpu.pipelines().pipeline(device, shader.name(), shader.source(), &layouts);
         let uniform = self.upload(&shader.parameters(), wgpu::BufferUsages::UNIFORM);
-        let entries: Vec<_> = std::iter::once(&uniform)
-            .chain(shader.buffers())
-            .zip(0..)
-            .map(|(buffer, binding)| wgpu::BindGroupEntry { binding, resource: buffer.as_entire_binding() })
-            .collect();
-        let bindings = device.create_bind_group(&wgpu::BindGroupDescriptor {
-            label: Some(shader.name()),
-            layout: &layouts.bindings,
-            entries: &entries,
-        });
+        let bound: Vec<_> = std::iter::once(&uniform).chain(shader.buffers()).cloned().collect();
+        let bindings = bind(device, &layouts.bindings, &bound);
         #[cfg(test)]
         super::corpus::dispatch(shader, grid);
-        self.dispatches.push(Dispatch { pipeline, bindings, grid });
+        self.dispatches.push(Dispatch { pipeline, layout: layouts.bindings, bound, bindings, grid });
         Ok(())
     }
 

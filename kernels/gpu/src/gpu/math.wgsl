@@ -232,6 +232,35 @@ fn narrowed(
     return bitcast<f32>(value | sign);
 }
 
+// Bits of the nearest `f16` of the `f32` with these bits, halves to even, in integer arithmetic: drivers may round and
+// flush otherwise. NaN stays NaN.
+fn f16_bits(bits: u32) -> u32 {
+    let sign = (bits >> 16u) & 0x8000u;
+    let magnitude = bits & 0x7fffffffu;
+    if magnitude > 0x7f800000u {
+        return sign | 0x7e00u | ((magnitude >> 13u) & 0x3ffu);
+    }
+    if magnitude >= 0x38800000u {
+        let rounded = (magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13u) & 1u)) >> 13u;
+        return sign | min(rounded, 0x7c00u);
+    }
+    // A count of 2⁻²⁴; anything below half of it is 0.
+    let dropped = min(126u - (magnitude >> 23u), 25u);
+    let mantissa = select(0u, (magnitude & 0x7fffffu) | 0x800000u, magnitude >= 0x800000u);
+    let count = mantissa >> dropped;
+    let rest = mantissa & ((1u << dropped) - 1u);
+    let half = 1u << (dropped - 1u);
+    return sign | (count + select(0u, 1u, rest > half || (rest == half && (count & 1u) == 1u)));
+}
+
+// Bits of the nearest `bf16`, as above.
+fn bf16_bits(bits: u32) -> u32 {
+    if (bits & 0x7fffffffu) > 0x7f800000u {
+        return (bits >> 16u) | 0x40u;
+    }
+    return (bits + 0x7fffu + ((bits >> 16u) & 1u)) >> 16u;
+}
+
 // Returns the remainder with the numerator's sign; exact, by long division of the mantissas eight bits at a time.
 fn truncated_modulo(a: f32, b: f32) -> f32 {
     if is_nan(a) || is_nan(b) || is_infinite(a) || !holds(b) { return nan_from(a); }

@@ -44,6 +44,7 @@ mod shader;
 mod slice;
 mod softmax;
 mod space;
+mod stored;
 #[cfg(test)]
 pub(crate) mod testing;
 mod tile;
@@ -71,7 +72,8 @@ use std::ops::Range;
 /// buffer that is written must not be bound twice.
 #[derive(Clone, Copy, Debug)]
 pub struct Buffers<'a> {
-    /// Buffer of each input; `None` for inputs that [`binds`] reports as not needed.
+    /// Buffer of each input; `None` for inputs that [`binds`] reports as not needed, and for an input that already lies
+    /// in an output's buffer ([`NodeSpec::in_place`]).
     pub inputs: &'a [Option<&'a wgpu::Buffer>],
     /// Buffer of each output.
     pub outputs: &'a [&'a wgpu::Buffer],
@@ -226,13 +228,15 @@ fn recipe<'n>(node: &'n NodeSpec, constants: &[bool]) -> Result<Recipe<'n>, Kern
     // Integers, and weights that are widened where they are read.
     let other = |input: usize| match &node.op {
         Op::Gather(_) | Op::NarrowMatMul(_) => input == 1,
-        Op::Attention(_) => matches!(input, 3 | 4),
-        Op::Append(_) => input == 2,
+        // The checks of these ops leave three types of floats.
+        Op::Attention(_) => matches!(input, 1..=4),
+        Op::Append(_) => true,
         Op::Rotary(_) => input == 3,
         _ => false,
     };
     let read = node.inputs.iter().enumerate().filter(|(input, _)| !other(*input)).map(|(_, spec)| spec);
-    if let Some(spec) = read.chain(&node.outputs).find(|spec| !float(spec)) {
+    let made = node.outputs.iter().filter(|_| !matches!(node.op, Op::Append(_)));
+    if let Some(spec) = read.chain(made).find(|spec| !float(spec)) {
         return Err(node.unsupported(format!("GPU kernels compute only f32, but a tensor is {}", spec.dtype)));
     }
     node.check()?;
@@ -293,7 +297,9 @@ fn check_buffers(node: &NodeSpec, recipe: &Recipe<'_>, buffers: &Buffers<'_>) ->
         return refuse(format!("{} and {} buffers were given", buffers.inputs.len(), buffers.outputs.len()));
     }
     let inputs = node.inputs.iter().zip(buffers.inputs).enumerate();
-    let bound = inputs.filter(|(index, _)| recipe.binds(*index)).map(|(_, (spec, buffer))| (spec, *buffer));
+    let is_in_place = |at: usize| node.in_place().is_some_and(|(input, _)| input == at && buffers.inputs[at].is_none());
+    let bound = inputs.filter(|(index, _)| recipe.binds(*index) && !is_in_place(*index));
+    let bound = bound.map(|(_, (spec, buffer))| (spec, *buffer));
     let outputs = node.outputs.iter().zip(buffers.outputs).map(|(spec, buffer)| (spec, Some(*buffer)));
     for (spec, buffer) in bound.chain(outputs) {
         let size = buffer.map_or(0, wgpu::Buffer::size);

@@ -74,6 +74,8 @@ pub(crate) struct Run<'a> {
     pub(crate) rows: Option<Range<usize>>,
     /// Expected outputs on another device ([`corpus`]); `None` keeps the run from other devices.
     pub(crate) expected: Option<Expected>,
+    /// Whether the input that may lie in an output's buffer does so.
+    pub(crate) in_place: bool,
 }
 
 impl<'a> Run<'a> {
@@ -84,17 +86,33 @@ impl<'a> Run<'a> {
             constants: vec![false; node.inputs.len()],
             rows: None,
             expected: Some(Expected::Close),
+            in_place: false,
         }
     }
 
+    /// Returns the elements of outputs that are `f32`.
     pub(crate) fn outputs(self, inputs: &[Tensor]) -> Result<Vec<Vec<f32>>, KernelError> {
-        let Self { gpu, node, constants, rows, expected } = self;
-        let bound = binds(node, &constants);
+        let (words, _) = self.words(inputs)?;
+        Ok(words.into_iter().map(|words| words.into_iter().map(f32::from_bits).collect()).collect())
+    }
+
+    /// Returns the outputs as words, and the number of workgroups that were started.
+    pub(crate) fn words(self, inputs: &[Tensor]) -> Result<(Vec<Vec<u32>>, u64), KernelError> {
+        let Self { gpu, node, constants, rows, expected, in_place } = self;
+        let shared = node.in_place().filter(|_| in_place);
+        let mut bound = binds(node, &constants);
+        shared.iter().for_each(|(input, _)| bound[*input] = false);
         let held: Vec<_> = inputs.iter().zip(&bound).map(|(t, b)| b.then(|| buffer(gpu, t.bytes()))).collect();
         let values: Vec<_> = inputs.iter().zip(&constants).map(|(t, c)| c.then(|| t.clone())).collect();
         let unwritten = |bytes: usize| vec![UNWRITTEN; bytes.div_ceil(4) + 3];
-        let outputs: Vec<_> =
-            node.outputs.iter().map(|s| buffer(gpu, bytemuck::cast_slice(&unwritten(s.bytes())))).collect();
+        let before = |output: usize, spec: &TensorSpec| {
+            let mut before: Vec<u8> = bytemuck::cast_slice(&unwritten(spec.bytes())).to_vec();
+            if let Some((input, _)) = shared.filter(|(_, shared)| *shared == output) {
+                before[..inputs[input].bytes().len()].copy_from_slice(inputs[input].bytes());
+            }
+            buffer(gpu, &before)
+        };
+        let outputs: Vec<_> = node.outputs.iter().enumerate().map(|(at, spec)| before(at, spec)).collect();
         let scratch = match scratch_bytes(node) {
             0 => None,
             bytes => Some(buffer(gpu, bytemuck::cast_slice(&unwritten(bytes as usize)))),
@@ -108,8 +126,8 @@ impl<'a> Run<'a> {
         let mut encoder = gpu.device().create_command_encoder(&Default::default());
         kernel.encode(&mut encoder.begin_compute_pass(&Default::default()));
         gpu.queue().submit([encoder.finish()]);
-        let read = outputs.iter().zip(&node.outputs).map(|(b, s)| download(gpu, b, s.shape.elements()));
-        let read: Vec<Vec<f32>> = read.collect();
+        let read = outputs.iter().zip(&node.outputs).map(|(b, s)| download(gpu, b, s.bytes().div_ceil(4)));
+        let read: Vec<Vec<u32>> = read.collect();
         assert_eq!(gpu.fault(), None);
         if let Some(expected) = expected {
             let mut given: Vec<(&wgpu::Buffer, Vec<u32>)> = Vec::new();
@@ -117,10 +135,12 @@ impl<'a> Run<'a> {
             given.extend(bound.map(|(buffer, input)| (buffer, words(input.bytes()))));
             let unwritten = |buffer: &wgpu::Buffer| vec![UNWRITTEN.to_bits(); (buffer.size() / 4) as usize];
             given.extend(outputs.iter().chain(&scratch).map(|buffer| (buffer, unwritten(buffer))));
-            let made: Vec<_> = outputs.iter().zip(&read).map(|(buffer, values)| (buffer, &values[..])).collect();
+            let values: Vec<Vec<f32>> =
+                read.iter().map(|words| words.iter().map(|w| f32::from_bits(*w)).collect()).collect();
+            let made: Vec<_> = outputs.iter().zip(&values).map(|(buffer, values)| (buffer, &values[..])).collect();
             corpus::run(&node.key(), &given, &made, &expected);
         }
-        Ok(read)
+        Ok((read, kernel.groups()))
     }
 }
 
@@ -145,7 +165,7 @@ fn buffer(gpu: &Gpu, bytes: &[u8]) -> wgpu::Buffer {
     buffer
 }
 
-fn download(gpu: &Gpu, buffer: &wgpu::Buffer, elements: usize) -> Vec<f32> {
+fn download(gpu: &Gpu, buffer: &wgpu::Buffer, count: usize) -> Vec<u32> {
     let readable = gpu.device().create_buffer(&wgpu::BufferDescriptor {
         label: None,
         size: buffer.size(),
@@ -158,10 +178,10 @@ fn download(gpu: &Gpu, buffer: &wgpu::Buffer, elements: usize) -> Vec<f32> {
     readable.slice(..).map_async(wgpu::MapMode::Read, |_| {});
     gpu.poll(Some(std::time::Duration::from_secs(60))).expect("the adapter answers");
     let view = readable.slice(..).get_mapped_range().expect("the poll waited for the copy");
-    let mut values = bytemuck::pod_collect_to_vec::<u8, f32>(&view);
-    assert!(values[elements..].iter().all(|v| *v == UNWRITTEN), "written beyond the tensor");
-    values.truncate(elements);
-    values
+    let mut words = bytemuck::pod_collect_to_vec::<u8, u32>(&view);
+    assert!(words[count..].iter().all(|word| *word == UNWRITTEN.to_bits()), "written beyond the tensor");
+    words.truncate(count);
+    words
 }
 
 /// Checks that a node's outputs equal those of the CPU's kernels to within 10⁻⁵ of the greatest magnitude. The CPU's

@@ -36,8 +36,9 @@ pub struct Attention {
 /// New positions written into a cache.
 ///
 /// Inputs: the cache `[b, n, c, d]`; new positions `[b, n, s, d]`; for each row of the batch the position at which its
-/// new ones begin, `i64`. Output: `[b, n, c', d]` with `c' ≥ c`, zeros beyond the cache. All of one type. The output
-/// may lie in the cache's memory ([`NodeSpec::in_place`]).
+/// new ones begin, `i64`. Output: `[b, n, c', d]` with `c' ≥ c`, zeros beyond the cache. All of one type, but new
+/// positions in `f32` are rounded to a cache in `f16` or `bf16`: to the nearest, with ties to even. The output may lie
+/// in the cache's memory ([`NodeSpec::in_place`]).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Append {
     /// Positions beyond the end continue at the beginning; otherwise they are refused when the node runs.
@@ -138,8 +139,9 @@ impl NodeSpec {
         else {
             return Err(self.invalid("required: its tensors have four dimensions"));
         };
-        let same = new.dtype == cache.dtype && self.outputs[0].dtype == cache.dtype;
-        self.require(same, "its tensors are of one type")?;
+        let is_rounded = new.dtype == DType::F32 && matches!(cache.dtype, DType::F16 | DType::BF16);
+        let same = (new.dtype == cache.dtype || is_rounded) && self.outputs[0].dtype == cache.dtype;
+        self.require(same, "its tensors are of one type, or f32 is appended to f16 or bf16")?;
         let fits = [rows, lists, run] == [b, n, d] && [made[0], made[1], made[3]] == [b, n, d] && made[2] >= c.max(s);
         self.require(fits, "its new positions fit into the output")?;
         self.require(is_list(starts, b), "each row has a position")

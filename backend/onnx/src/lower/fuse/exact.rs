@@ -5,18 +5,19 @@ use super::tests::evaluate;
 use super::{Rewrite, Rewrites, fuse};
 use crate::lower::expression::domain_of;
 use crate::lower::fold::Folding;
-use anabranch_ir::program::{Origin, Program, ValueId};
-use anabranch_kernels::op::{Binary, Domain, Expression, Literal, Map, Op, Register, Step, Transpose, Unary};
+use anabranch_ir::program::{Node, Origin, Program, ValueId};
+use anabranch_kernels::op::{Append, Binary, Domain, Expression, Literal, Map, Op, Register, Step, Transpose, Unary};
 use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
 use arbtest::arbitrary::{Result, Unstructured};
 
 /// Rewrites that promise exact bits, of expressions and of copies.
-const EXACT: [Rewrite; 7] = [
+const EXACT: [Rewrite; 8] = [
     Rewrite::Common,
     Rewrite::Tidy,
     Rewrite::Hoists,
     Rewrite::Slices,
     Rewrite::Transposes,
+    Rewrite::Appends,
     Rewrite::Maps,
     Rewrite::Epilogues,
 ];
@@ -128,6 +129,25 @@ impl Random<'_, '_> {
     fn map(&mut self, domain: Domain, expression: Expression, inputs: &[ValueId], dtype: DType) {
         let dims = self.spec(inputs[0]).shape.dims().to_vec();
         self.node(Op::Map(Map { domain, expression }), inputs, dtype, &dims);
+    }
+
+    /// Appends the last value to a cache of 16-bit floats.
+    fn append(&mut self) -> Result<()> {
+        let dtype = if self.u.arbitrary()? { DType::F16 } else { DType::BF16 };
+        let last = self.pool[self.pool.len() - 1];
+        if self.spec(last).dtype != dtype {
+            self.map(Domain::F32, Expression::identity(), &[last], dtype);
+        }
+        let new = self.pool[self.pool.len() - 1];
+        let cache = TensorSpec::new(dtype, shape(&[1, 1, COUNT + 1, 1]));
+        let past = self.constant_of(Tensor::zeroed(cache.clone()));
+        let start = self.constant_of(Tensor::from_i64s(&[1]));
+        let made = self.program.add_node("append", Op::Append(Append { circular: false }), &[past, new, start], cache);
+        if let Some(node) = self.program.nodes.last_mut() {
+            node.spec.inputs[1].shape = shape(&[1, 1, COUNT, 1]);
+        }
+        self.program.add_output("appended", made);
+        Ok(())
     }
 
     fn value(&mut self) -> Result<ValueId> {
@@ -245,10 +265,16 @@ fn random_program(u: &mut Unstructured<'_>) -> Result<Program> {
             _ => random.transpose()?,
         }
     }
+    let is_wide = random.spec(random.pool[random.pool.len() - 1]).dtype == DType::F64;
+    if !is_wide && random.u.ratio(1, 2)? {
+        random.append()?;
+    }
     let last = random.pool[random.pool.len() - 1];
     let any = *random.u.choose(&random.pool)?;
     let mut program = random.program;
-    program.add_output("last", last);
+    if program.outputs.is_empty() || random.u.arbitrary()? {
+        program.add_output("last", last);
+    }
     program.add_output("any", any);
     Ok(program)
 }
@@ -268,10 +294,12 @@ fn exact_rewrites_keep_every_bit() {
     let rewrites = EXACT.into_iter().fold(Rewrites::NONE, Rewrites::with);
     let elements: Vec<f32> = (0..COUNT).map(|at| NUMBERS[at * 7 % NUMBERS.len()]).collect();
     let input = Tensor::from_elements(shape(&DIMS), &elements).expect("as many");
-    let mut fewer = 0;
+    let (mut fewer, mut rounding) = (0, 0);
     arbtest::arbtest(|u| {
         let program = random_program(u)?;
         let fused = fuse(program.clone(), rewrites, &mut Folding::new(1 << 24));
+        let rounds = |node: &Node| matches!(node.spec.op, Op::Append(_)) && node.spec.inputs[1].dtype == DType::F32;
+        rounding += usize::from(fused.nodes.iter().any(rounds));
         fewer += usize::from(fused.nodes.len() < program.nodes.len());
         let inputs = [input.clone()];
         let ((before, _), (after, _)) = (evaluate(&program, &inputs), evaluate(&fused, &inputs));
@@ -287,4 +315,5 @@ fn exact_rewrites_keep_every_bit() {
     })
     .budget_ms(800);
     assert!(fewer > 0, "no program was fused");
+    assert!(rounding > 0, "no append rounds");
 }

@@ -5,6 +5,7 @@
 //! *order of sums* or *exact within bounds of constants*. `exact.rs` checks the first class, `tests.rs` the others;
 //! `docs/accuracy.md` is for users.
 
+mod appends;
 mod columns;
 mod common;
 mod epilogues;

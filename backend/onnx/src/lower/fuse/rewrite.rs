@@ -1,7 +1,7 @@
 //! Rewrites by name, and sets of rewrites.
 
 use super::graph::Graph;
-use super::{columns, common, epilogues, hoists, maps, norms, pads, scales, slices, transposes};
+use super::{appends, columns, common, epilogues, hoists, maps, norms, pads, scales, slices, transposes};
 use crate::lower::fold::Folding;
 use std::fmt;
 use std::str::FromStr;
@@ -21,6 +21,8 @@ pub enum Rewrite {
     Columns,
     /// Joins transpositions, and merges them into products.
     Transposes,
+    /// Lets nodes that append to caches of 16-bit floats round what they append.
+    Appends,
     /// Merges borders of zeros into convolutions.
     Pads,
     /// Merges scales and offsets behind convolutions into their weights.
@@ -35,13 +37,14 @@ pub enum Rewrite {
 
 impl Rewrite {
     /// All rewrites, in the order in which they are applied.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Common,
         Self::Tidy,
         Self::Hoists,
         Self::Slices,
         Self::Columns,
         Self::Transposes,
+        Self::Appends,
         Self::Pads,
         Self::Scales,
         Self::Maps,
@@ -58,6 +61,7 @@ impl Rewrite {
             Self::Slices => "slices",
             Self::Columns => "columns",
             Self::Transposes => "transposes",
+            Self::Appends => "appends",
             Self::Pads => "pads",
             Self::Scales => "scales",
             Self::Maps => "maps",
@@ -75,6 +79,7 @@ impl Rewrite {
             Self::Slices => "moves slices before transpositions",
             Self::Columns => "splits a matmul into one per range of columns that is read",
             Self::Transposes => "merges transpositions, and moves them into matmuls",
+            Self::Appends => "moves rounding to 16-bit floats into appends to caches",
             Self::Pads => "moves zero padding into convolutions",
             Self::Scales => "moves scales and offsets after convolutions into their weights",
             Self::Maps => "merges expressions that only read each other",
@@ -91,6 +96,7 @@ impl Rewrite {
             Self::Slices => slices::slice_before_transposes(graph),
             Self::Columns => columns::cut_columns(graph, folding),
             Self::Transposes => transposes::absorb_transposes(graph),
+            Self::Appends => appends::round_in_appends(graph),
             Self::Pads => pads::absorb_pads(graph, folding),
             Self::Scales => scales::fold_scales(graph, folding),
             Self::Maps => maps::fuse_maps(graph),
