@@ -287,11 +287,14 @@ impl Engine {
         self.channels.port(worker).show(Doing::Idle);
     }
 
-    /// Appends the events of a successful run, and clears the workers' logs.
-    pub(super) fn take_events(&self, events: &mut Vec<super::Event>) {
-        for station in self.stations.iter().flatten() {
-            events.append(&mut lock(&station.worker).log().events);
-        }
+    /// Appends the events of a successful run, and clears the workers' logs. Returns the bytes that GPUs have copied.
+    pub(super) fn take_log(&self, events: &mut Vec<super::Event>) -> u64 {
+        let taken = |station: &Station| {
+            let mut worker = lock(&station.worker);
+            events.append(&mut worker.log().events);
+            worker.log().copied
+        };
+        self.stations.iter().flatten().map(taken).sum()
     }
 
     /// Appends the outputs of a successful run, with their numbers. Large ones are the caller's alone.

@@ -10,6 +10,7 @@ use super::{Executor, State};
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_ir::program::{Program, Value, ValueId};
 use anabranch_kernels::{Buffer, DType, Shape, Tensor, TensorSpec};
+use anabranch_placement_core::platform::DeviceId;
 use anabranch_plan::{ExecError, HOST, InPlace, Plan};
 use std::sync::{Arc, OnceLock};
 
@@ -50,12 +51,13 @@ pub(super) fn inputs_on_host(plan: &Plan, program: &Program, in_place: &[InPlace
     inputs.into()
 }
 
-/// The pairs of a plan, by their numbers among the inputs and outputs of the host, in the order of outputs.
-pub(super) fn on_host(plan: &Plan, program: &Program) -> Arc<[InPlace]> {
-    let inputs = |most: usize| (0..most).filter(|at| plan.input_device(*at) == HOST).count();
-    let outputs = |most: usize| (0..most).filter(|at| plan.output_device(*at) == HOST).count();
-    let numbered = |pair: &InPlace| InPlace { input: inputs(pair.input), output: outputs(pair.output) };
-    let mut pairs: Vec<InPlace> = InPlace::all(plan, program).iter().map(numbered).collect();
+/// The pairs of a plan on some devices, by their numbers among the inputs and outputs there, in the order of outputs.
+pub(super) fn numbered(plan: &Plan, program: &Program, is_there: impl Fn(DeviceId) -> bool) -> Arc<[InPlace]> {
+    let inputs = |most: usize| (0..most).filter(|at| is_there(plan.input_device(*at))).count();
+    let outputs = |most: usize| (0..most).filter(|at| is_there(plan.output_device(*at))).count();
+    let numbered = |pair: &InPlace| InPlace { input: inputs(pair.input), output: outputs(pair.output), ..*pair };
+    let pairs = InPlace::all(plan, program);
+    let mut pairs: Vec<InPlace> = pairs.iter().filter(|pair| is_there(pair.device)).map(numbered).collect();
     pairs.sort_unstable_by_key(|pair| pair.output);
     pairs.into()
 }
@@ -77,6 +79,11 @@ impl Executor {
     /// The inputs that may lie in the memory of outputs, by their numbers among those of the host.
     pub fn in_place(&self) -> &[InPlace] {
         &self.in_place
+    }
+
+    /// The inputs that may lie in the memory of outputs, by their numbers among those of GPUs.
+    pub fn in_place_on_gpus(&self) -> &[InPlace] {
+        &self.in_place_on_gpus
     }
 
     /// An input on the host, by its number.

@@ -68,13 +68,13 @@ use engine::{Call, Engine};
 use in_place::HostInput;
 #[cfg(not(feature = "gpu"))]
 use no_gpu::{self as gpu, self as link};
+use resident::OnGpus;
 use runner::Work;
 use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 pub use supervise::Deadline;
-use worker::GpuTensors;
 
 /// A plan that is ready to run on the devices of a pool. When dropped, it frees all its memory.
 ///
@@ -84,6 +84,8 @@ pub struct Executor {
     kernels: Arc<Kernels>,
     /// Inputs that may lie in the memory of outputs, by their numbers among those of the host.
     in_place: Arc<[InPlace]>,
+    /// Inputs that may lie in the memory of outputs, by their numbers among those of GPUs.
+    in_place_on_gpus: Arc<[InPlace]>,
     host_inputs: Arc<[HostInput]>,
     state: Arc<Mutex<State>>,
     /// Dropped last: its threads run the engine.
@@ -114,9 +116,10 @@ impl Executor {
         verify_devices(plan.devices(), pool.devices())?;
         let engine = Some(Arc::new(Engine::build(&plan, &kernels, pool)?));
         let state = Arc::new(Mutex::new(State { engine, ..State::default() }));
-        let in_place = in_place::on_host(&plan, kernels.program());
+        let in_place = in_place::numbered(&plan, kernels.program(), |device| device == HOST);
+        let in_place_on_gpus = in_place::numbered(&plan, kernels.program(), |device| device != HOST);
         let host_inputs = in_place::inputs_on_host(&plan, kernels.program(), &in_place);
-        Ok(Self { plan, kernels, in_place, host_inputs, state, pool: Arc::clone(pool) })
+        Ok(Self { plan, kernels, in_place, in_place_on_gpus, host_inputs, state, pool: Arc::clone(pool) })
     }
 
     /// Returns the plan.
@@ -223,13 +226,15 @@ impl Executor {
         // A caller that panicked while it held the lock had its turn, so that all workers are idle or gone.
         let mut state = lock(&self.state);
         let engine = self.current_engine(&mut state)?;
-        resident::verify(&self.plan, self.program(), &self.pool, resident)?;
-        let targets = resident::targets(&self.plan, self.program(), &self.pool, &mut output.resident)?;
+        let on_gpus =
+            OnGpus { plan: &self.plan, program: self.program(), pool: &self.pool, in_place: &self.in_place_on_gpus };
+        let tensors = on_gpus.tensors(resident, &mut output.resident)?;
         state.keep(output);
         let moved = match self.go_on(&engine, &mut state, inputs) {
             Ok(moved) => moved,
             Err(error) => {
                 state.put_back(output);
+                output.resident = on_gpus.left(resident, &tensors);
                 return Err(error);
             }
         };
@@ -239,16 +244,16 @@ impl Executor {
         let held = || (1..).map(DeviceId).zip(self.plan.memory().devices().iter().skip(1));
         engine.accounting.take(HOST, given);
         held().for_each(|(device, memory)| engine.accounting.take(device, memory.given as usize));
-        let tensors = GpuTensors { inputs: resident.to_vec(), outputs: targets };
         let mut call = Call { inputs: read, options, origin, spare: &mut state.spare, tensors };
         let result = engine.run(&self.pool, &mut call);
-        let targets = call.tensors.outputs;
+        let tensors = call.tensors;
         engine.accounting.give(HOST, given);
         held().for_each(|(device, memory)| engine.accounting.give(device, memory.given as usize));
         state.spare.clear();
         if let Err(broken) = result {
             drop(replaced);
             self.leave(&engine, inputs, moved, &mut output.outputs);
+            output.resident = on_gpus.left(resident, &tensors);
             if broken.beyond_repair || !engine.reset() {
                 state.engine = None;
                 self.pool.forget_lost();
@@ -258,11 +263,11 @@ impl Executor {
         output.makespan = origin.elapsed();
         output.peaks.clear();
         output.peaks.extend(engine.accounting.peaks());
-        engine.take_events(&mut output.events);
+        output.copied_on_gpus = engine.take_log(&mut output.events);
         event::start_copies(&mut output.events, |id| self.maker_on_gpu(id));
         event::part_copies(&mut output.events, |id| self.sent_whole(id));
         output.events.sort_unstable_by_key(|event| (event.start, event.end, event.lane, event.what));
-        output.resident = targets;
+        output.resident = tensors.outputs;
         let on_host = |at: usize| self.plan.output_device(at) == HOST;
         state.fill(self.program(), on_host, &engine, output)
     }
@@ -288,9 +293,10 @@ impl Executor {
     /// Returns another handle of this executor.
     fn share(&self) -> Self {
         let (plan, kernels) = (Arc::clone(&self.plan), Arc::clone(&self.kernels));
-        let (in_place, host_inputs) = (Arc::clone(&self.in_place), Arc::clone(&self.host_inputs));
+        let [in_place, in_place_on_gpus] = [&self.in_place, &self.in_place_on_gpus].map(Arc::clone);
+        let host_inputs = Arc::clone(&self.host_inputs);
         let (state, pool) = (Arc::clone(&self.state), Arc::clone(&self.pool));
-        Self { plan, kernels, in_place, host_inputs, state, pool }
+        Self { plan, kernels, in_place, in_place_on_gpus, host_inputs, state, pool }
     }
 
     /// Returns the engine. It is built again if it broke, or if another plan's run has found one of its GPUs lost.

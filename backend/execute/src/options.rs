@@ -98,6 +98,8 @@ pub struct RunOutput {
     pub events: Vec<Event>,
     /// Peak bytes allocated on each device since the executor was made.
     pub peaks: Vec<u64>,
+    /// Bytes of tensors of the caller that GPUs have copied to slots of the plan or from them.
+    pub copied_on_gpus: u64,
     /// Time from the call until the last worker was done.
     pub makespan: Duration,
 }

@@ -1,20 +1,22 @@
 //! Tensors that stay on a device: the output of one run is the input of a later one without crossing the bus.
 
+use super::in_place::{is_placeholder, placeholder};
 use super::link::download;
 use super::pool::DevicePool;
 use super::verify_specs;
+use super::worker::GpuTensors;
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_device::ComputeDevice;
-use anabranch_ir::program::{Program, Value};
+use anabranch_ir::program::Program;
 use anabranch_kernels::gpu::{Gpu, GpuBuffer};
-use anabranch_kernels::{Buffer, Tensor, TensorSpec};
+use anabranch_kernels::{Buffer, DType, Tensor, TensorSpec};
 use anabranch_placement_core::platform::DeviceId;
-use anabranch_plan::{ExecError, HOST, Plan};
+use anabranch_plan::{ExecError, HOST, InPlace, Plan};
 use std::fmt;
 use std::sync::Arc;
 
-/// A tensor on a device: on a GPU in its own buffer, on a CPU in the host's memory. Its elements never change, so that
-/// clones share them.
+/// A tensor on a device: on a GPU in its own buffer, on a CPU in the host's memory. Clones share its elements, which
+/// never change while there are clones.
 #[derive(Clone)]
 pub struct DeviceTensor {
     spec: TensorSpec,
@@ -49,6 +51,16 @@ impl DeviceTensor {
     /// Creates a tensor in the memory of the host, to which `device` belongs.
     pub fn on_host(device: &str, tensor: Tensor) -> Self {
         Self { spec: tensor.spec().clone(), device: device.into(), memory: Memory::Host(tensor) }
+    }
+
+    /// Returns the tensor without elements that stands for an input on a GPU which goes on with a former output.
+    pub fn placeholder(dtype: DType) -> Self {
+        Self::on_host("the host", placeholder(dtype))
+    }
+
+    /// Whether it is a [`placeholder`](Self::placeholder).
+    pub fn is_placeholder(&self) -> bool {
+        self.host().is_some_and(is_placeholder)
     }
 
     /// Returns type and shape.
@@ -157,45 +169,101 @@ impl DevicePool {
     }
 }
 
-/// Inputs that the caller gives on GPUs, in the program's order, with their devices.
-fn inputs<'p>(plan: &'p Plan, program: &'p Program) -> impl Iterator<Item = (DeviceId, &'p Value)> + Clone {
-    let inputs = program.inputs.iter().enumerate().map(|(at, id)| (plan.input_device(at), program.value(*id)));
-    inputs.filter(|(device, _)| *device != HOST)
+/// The tensors that a plan's runs read and write on GPUs.
+pub(super) struct OnGpus<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) program: &'a Program,
+    pub(super) pool: &'a DevicePool,
+    /// Inputs that may lie in the memory of outputs, by their numbers among those of GPUs.
+    pub(super) in_place: &'a [InPlace],
 }
 
-/// Checks that these tensors fit a plan's inputs on GPUs.
-pub(super) fn verify(
-    plan: &Plan,
-    program: &Program,
-    pool: &DevicePool,
-    given: &[DeviceTensor],
-) -> Result<(), ExecError> {
-    let wanted = inputs(plan, program).map(|(_, value)| value);
-    verify_specs(wanted, given.iter().map(DeviceTensor::spec), "inputs that stay on GPUs")?;
-    for ((device, value), tensor) in inputs(plan, program).zip(given) {
-        if !tensor.is_on(pool, device) {
-            let text = format!(
-                "input {:?} must be a tensor on {:?} as it is open now; the given tensor, of {:?}, is elsewhere or was \
-                 lost with its device; read it and upload it again",
-                value.name,
-                plan.device(device).name,
-                tensor.device
-            );
-            return Err(ExecError::new(ErrorKind::Input, text));
+impl OnGpus<'_> {
+    /// Returns the tensors of a run for these inputs. A former output that an input goes on with is the input and, if
+    /// nothing else holds it, the output. Other former outputs that nothing holds are written again.
+    ///
+    /// # Errors
+    /// If an input is not there. What the run would have gone on with is then where it was.
+    pub(super) fn tensors(
+        &self,
+        given: &[DeviceTensor],
+        former: &mut Vec<DeviceTensor>,
+    ) -> Result<GpuTensors, ExecError> {
+        let mut inputs = given.to_vec();
+        for pair in self.continuing(given) {
+            let there = former.get(pair.output).filter(|tensor| !tensor.is_placeholder());
+            let missing = || {
+                let text = format!(
+                    "input {} of those on GPUs continues a former output, but no former output is there",
+                    pair.input
+                );
+                ExecError::new(ErrorKind::Input, text)
+            };
+            inputs[pair.input] = there.ok_or_else(missing)?.clone();
         }
+        self.verify(&inputs)?;
+        let mut former: Vec<_> = std::mem::take(former).into_iter().map(Some).collect();
+        for pair in self.continuing(given) {
+            inputs[pair.input] = DeviceTensor::placeholder(DType::U8);
+            if let Some(tensor) = &mut former[pair.output] {
+                let is_free = tensor.is_unshared();
+                inputs[pair.input] = tensor.clone();
+                former[pair.output].take_if(|_| !is_free);
+            }
+        }
+        let is_input = |output: usize| self.continuing(given).any(|pair| pair.output == output);
+        let outputs = self.program.outputs.iter().enumerate();
+        let outputs = outputs.map(|(at, output)| (self.plan.output_device(at), &output.spec));
+        let outputs =
+            outputs.filter(|(device, _)| *device != HOST).enumerate().map(|(at, (device, spec))| {
+                match former.get_mut(at).and_then(Option::take) {
+                    Some(tensor) if is_input(at) => Ok(DeviceTensor { spec: spec.clone(), ..tensor }),
+                    tensor => self.pool.target(device, spec, tensor),
+                }
+            });
+        Ok(GpuTensors { outputs: outputs.collect::<Result<_, _>>()?, inputs })
     }
-    Ok(())
-}
 
-/// Returns buffers for the outputs that the caller receives on GPUs, in the program's order.
-pub(super) fn targets(
-    plan: &Plan,
-    program: &Program,
-    pool: &DevicePool,
-    former: &mut Vec<DeviceTensor>,
-) -> Result<Vec<DeviceTensor>, ExecError> {
-    let outputs = program.outputs.iter().enumerate().map(|(at, output)| (plan.output_device(at), &output.spec));
-    let mut former = former.drain(..);
-    let outputs = outputs.filter(|(device, _)| *device != HOST);
-    outputs.map(|(device, spec)| pool.target(device, spec, former.next())).collect()
+    /// Returns the former outputs that a failed run went on with, in their places among the outputs. A placeholder
+    /// stands for other outputs.
+    pub(super) fn left(&self, given: &[DeviceTensor], tensors: &GpuTensors) -> Vec<DeviceTensor> {
+        let mut left = Vec::new();
+        for pair in self.continuing(given) {
+            left.resize_with(pair.output, || DeviceTensor::placeholder(DType::U8));
+            left.push(tensors.inputs[pair.input].clone());
+        }
+        left
+    }
+
+    /// The pairs of which a run with these inputs goes on with the former output, in the order of outputs.
+    fn continuing(&self, given: &[DeviceTensor]) -> impl Iterator<Item = &InPlace> {
+        self.in_place.iter().filter(|pair| given.get(pair.input).is_some_and(DeviceTensor::is_placeholder))
+    }
+
+    /// Checks that these tensors fit the plan's inputs on GPUs.
+    fn verify(&self, given: &[DeviceTensor]) -> Result<(), ExecError> {
+        let inputs = || {
+            let inputs = self.program.inputs.iter().enumerate();
+            let inputs = inputs.map(|(at, id)| (self.plan.input_device(at), self.program.value(*id)));
+            inputs.filter(|(device, _)| *device != HOST)
+        };
+        verify_specs(
+            inputs().map(|(_, value)| value),
+            given.iter().map(DeviceTensor::spec),
+            "inputs that stay on GPUs",
+        )?;
+        for ((device, value), tensor) in inputs().zip(given) {
+            if !tensor.is_on(self.pool, device) {
+                let text = format!(
+                    "input {:?} must be a tensor on {:?} as it is open now; the given tensor, of {:?}, is elsewhere or \
+                     was lost with its device; read it and upload it again",
+                    value.name,
+                    self.plan.device(device).name,
+                    tensor.device
+                );
+                return Err(ExecError::new(ErrorKind::Input, text));
+            }
+        }
+        Ok(())
+    }
 }

@@ -64,6 +64,8 @@ pub(super) struct Log {
     /// Present activity, for the report of a panic.
     pub(super) at: FailureSite,
     pub(super) events: Vec<Event>,
+    /// Bytes of the caller's tensors that a GPU has copied.
+    pub(super) copied: u64,
 }
 
 /// Terms of a run, for all its workers.
@@ -186,6 +188,7 @@ pub(super) fn attempt(worker: &mut dyn Worker, run: &Run<'_>) -> Result<(), Halt
     log.at = FailureSite::Nowhere;
     // A failed run has left its events.
     log.events.clear();
+    log.copied = 0;
     let followed = catch_unwind(AssertUnwindSafe(|| worker.follow(run)));
     followed.unwrap_or_else(|payload| {
         // A kernel may panic because parts were left out, but that is not the reason for the run's end.

@@ -5,7 +5,7 @@ use super::slots::{self, Lifetime};
 use super::staged::Staged;
 use super::uses::{Uses, input_device, output_device};
 use super::{
-    HOST, KernelNeeds, LinkPlan, MemoryShortage, PackedConstant, PlanDevice, PlanError, Route, Step, Transfer,
+    HOST, InPlace, KernelNeeds, LinkPlan, MemoryShortage, PackedConstant, PlanDevice, PlanError, Route, Step, Transfer,
     TransferId,
 };
 use anabranch_ir::program::{NodeId, Origin, Program, ValueId};
@@ -54,7 +54,7 @@ pub struct DeviceMemory {
     pub kernels: u64,
     /// Largest scratch memory of a kernel.
     pub scratch: u64,
-    /// The caller's tensors: inputs, and on a GPU outputs, which are copied out of their slots.
+    /// The caller's tensors: inputs, and on a GPU outputs that are copied out of their slots.
     pub given: u64,
     /// Buffers of streams that arrive here, or are made here chunk by chunk.
     pub rings: u64,
@@ -171,17 +171,18 @@ pub(super) fn nearer(roomy: PlanError, tight: PlanError) -> PlanError {
 }
 
 fn plan_slots(frame: &Frame<'_>, in_time: bool) -> Result<MemoryPlan, PlanError> {
-    let places = Places::of(frame);
+    let (places, in_place) = (Places::of(frame), frame.in_place_on_gpus());
     let mut memory = MemoryPlan {
         devices: vec![DeviceMemory::default(); frame.devices.len()],
         needs: Arc::clone(frame.needs),
-        allocations: frame.allocations(&places),
+        allocations: frame.allocations(&places, &in_place),
         homes: BTreeMap::new(),
         rings: ring::all(frame.program, frame.devices, frame.transfers),
     };
     let mut charges = frame.charge_nodes(&places, &mut memory);
-    frame.charge_edges(&mut memory);
-    frame.settle(&mut memory, &mut charges, in_time);
+    frame.charge_edges(&mut memory, &in_place);
+    frame.settle(&mut memory, &mut charges, in_time, &in_place);
+    frame.join(&mut memory, &places, &in_place);
     memory.homes = memory
         .allocations
         .iter()
@@ -236,8 +237,15 @@ impl Frame<'_> {
         self.devices[device.index()].kind
     }
 
+    /// Outputs of GPUs that lie in the memory of inputs.
+    fn in_place_on_gpus(&self) -> Vec<InPlace> {
+        let mut pairs = InPlace::among(self.program, self.device_of);
+        pairs.retain(|pair| self.kind(pair.device) == DeviceKind::Gpu);
+        pairs
+    }
+
     /// Allocations of all values on all devices where they have memory of their own; slots are not assigned yet.
-    fn allocations(&self, places: &Places) -> Vec<Allocation> {
+    fn allocations(&self, places: &Places, in_place: &[InPlace]) -> Vec<Allocation> {
         let mut allocations = Vec::new();
         let passed_through = self.passed_through();
         let mut made = |value: ValueId, device: DeviceId, from: u32| {
@@ -251,7 +259,7 @@ impl Frame<'_> {
         }
         for (index, value) in self.program.inputs.iter().enumerate() {
             let device = input_device(self.program, self.device_of, index);
-            if self.kind(device) == DeviceKind::Gpu {
+            if self.kind(device) == DeviceKind::Gpu && in_place.iter().all(|pair| pair.input != index) {
                 made(*value, device, places.of[&Step::Input(index)]);
             }
         }
@@ -353,7 +361,7 @@ impl Frame<'_> {
     }
 
     /// Adds the buffers at the ends of links, and the caller's tensors.
-    fn charge_edges(&self, memory: &mut MemoryPlan) {
+    fn charge_edges(&self, memory: &mut MemoryPlan, in_place: &[InPlace]) {
         for link in self.links {
             let staging = link.staging_device(self.devices);
             memory.devices[staging.index()].staging += link.staging_bytes(self.devices);
@@ -368,14 +376,19 @@ impl Frame<'_> {
         }
         for (index, output) in self.program.outputs.iter().enumerate() {
             let device = output_device(self.program, self.device_of, index);
-            if device != HOST {
+            if device != HOST && in_place.iter().all(|pair| pair.output != index) {
                 memory.devices[device.index()].given += self.bytes_on(device, output.value);
             }
         }
     }
 
     /// Converts an allocation to a lifetime for its device's slots.
-    fn lifetime(&self, allocation: &Allocation, sent: &BTreeMap<ValueId, Vec<&Transfer>>) -> Lifetime {
+    fn lifetime(
+        &self,
+        allocation: &Allocation,
+        sent: &BTreeMap<ValueId, Vec<&Transfer>>,
+        in_place: &BTreeSet<(DeviceId, ValueId)>,
+    ) -> Lifetime {
         let (device, value) = (allocation.device, allocation.value);
         let made = match self.program.value(value).origin {
             Origin::Node(node) => self.expected[node.index()],
@@ -398,7 +411,9 @@ impl Frame<'_> {
             read(transfer.to).map(move |(start, end)| if copied { start } else { end })
         });
         let last = read(device).map(|(_, end)| end).chain(away).fold(made.1, f64::max);
-        let alone = allocation.until == self.steps.len() as u32 && self.kind(device) == DeviceKind::Cpu;
+        // The caller takes the slot, or has given it.
+        let is_taken = allocation.until == self.steps.len() as u32 && self.kind(device) == DeviceKind::Cpu;
+        let alone = is_taken || in_place.contains(&(device, value));
         let expected = (if lands { made.1 } else { made.0 }, last);
         Lifetime {
             bytes: allocation.bytes,
@@ -412,7 +427,8 @@ impl Frame<'_> {
     }
 
     /// Assigns every value to a slot.
-    fn settle(&self, memory: &mut MemoryPlan, charges: &mut Vec<Charge>, in_time: bool) {
+    fn settle(&self, memory: &mut MemoryPlan, charges: &mut Vec<Charge>, in_time: bool, in_place: &[InPlace]) {
+        let in_place = in_place.iter().map(|pair| (pair.device, self.program.outputs[pair.output].value)).collect();
         let end = self.steps.len() as u32;
         let mut sent: BTreeMap<ValueId, Vec<&Transfer>> = BTreeMap::new();
         for transfer in self.transfers {
@@ -421,7 +437,7 @@ impl Frame<'_> {
         for allocations in memory.allocations.chunk_by_mut(|one, other| one.device == other.device) {
             let device = allocations[0].device;
             let lifetimes: Vec<Lifetime> =
-                allocations.iter().map(|allocation| self.lifetime(allocation, &sent)).collect();
+                allocations.iter().map(|allocation| self.lifetime(allocation, &sent, &in_place)).collect();
             let (slot_of, slots) = slots::assign(&lifetimes, in_time);
             let mut wanted = vec![end; slots.len()];
             for (allocation, slot) in allocations.iter_mut().zip(slot_of) {
@@ -432,6 +448,18 @@ impl Frame<'_> {
             charges.extend(opened);
             memory.devices[device.index()].slots = slots;
         }
+    }
+
+    /// Puts inputs into the slots of the outputs that take their memory.
+    fn join(&self, memory: &mut MemoryPlan, places: &Places, in_place: &[InPlace]) {
+        for pair in in_place {
+            let (value, made) = (self.program.inputs[pair.input], self.program.outputs[pair.output].value);
+            let slot = memory.allocations.iter().find(|it| it.device == pair.device && it.value == made);
+            let Some(slot) = slot.map(|it| it.slot) else { continue };
+            let (from, until) = (places.of[&Step::Input(pair.input)], places.last(self.uses.on(value, pair.device)));
+            memory.allocations.push(Allocation { slot, ..self.allocation(value, pair.device, from, until) });
+        }
+        memory.allocations.sort_by_key(|allocation| (allocation.device, allocation.from, allocation.value));
     }
 
     /// Names the first node with which the device's memory exceeds its limit.

@@ -50,7 +50,10 @@ impl Given {
 
     /// Whether it stands for this input, which goes on with a former output.
     pub(super) fn stands_for(&self, value: &Value) -> bool {
-        matches!(self, Self::Host(tensor) if stands_for(tensor, value))
+        match self {
+            Self::Host(tensor) => stands_for(tensor, value),
+            Self::Device(tensor) => tensor.host().is_some_and(|tensor| stands_for(tensor, value)),
+        }
     }
 
     /// The tensor on the host: a copy of one that is on a GPU.

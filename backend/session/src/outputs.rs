@@ -131,6 +131,11 @@ impl Outputs {
         }
     }
 
+    /// Bytes of the caller's tensors that GPUs copied in the run: none of a state that goes on in place.
+    pub fn copied_on_gpus(&self) -> u64 {
+        self.spare.copied_on_gpus
+    }
+
     /// An output's elements as an array, without a copy. `view.to_owned()` and `array.assign(&view)` copy them. Truth
     /// values are read as `u8`.
     ///

@@ -171,8 +171,9 @@ impl Encoder {
         {
             let mut pass = encoder.begin_compute_pass(&Default::default());
             for node in &nodes {
-                let kernel = self.places.get(node).and_then(|place| self.side.nodes[*place].first());
-                kernel.ok_or_else(|| Failure::internal("a node has no kernel"))?.encode(&mut pass);
+                let missing = || Failure::internal("a node has no kernel");
+                let kernels = self.side.kernels(*self.places.get(node).ok_or_else(missing)?);
+                kernels.first().ok_or_else(missing)?.encode(&mut pass);
             }
         }
         let since = Instant::now();

@@ -63,10 +63,10 @@ impl GpuWorker {
     fn run_node(&mut self, node: &NodeCall, at: usize, run: &Run<'_>) -> Result<(), Halt> {
         self.log.at = FailureSite::Node(node.node);
         let side = Arc::clone(&self.side);
-        let kernels = &side.nodes[at];
+        let kernels = side.kernels(at);
         self.timing.begin(node, run.now());
         match &node.streaming {
-            Some(streaming) => self.run_chunks(kernels, streaming, run)?,
+            Some(streaming) => self.run_chunks(&kernels, streaming, run)?,
             None => kernels.iter().for_each(|kernel| self.encode(kernel, run)),
         }
         Ok(())
@@ -106,13 +106,24 @@ impl GpuWorker {
     }
 
     /// Encodes the copy of a whole value between a buffer of the caller and a buffer of the plan, which may be longer.
-    fn copy(&mut self, source: Option<&wgpu::Buffer>, target: Option<&wgpu::Buffer>) -> Result<(), Failure> {
-        let ends = source.zip(target).ok_or_else(|| Failure::internal("a tensor of the caller is not there"));
-        let (source, target) = ends?;
+    /// A value that goes on in place is there.
+    fn copy(&mut self, source: &wgpu::Buffer, target: &wgpu::Buffer) {
+        if source == target {
+            return;
+        }
         let device = self.side.gpu.device();
         let encoder = self.batch.encoder.get_or_insert_with(|| device.create_command_encoder(&Default::default()));
         self.batch.pass = None;
-        encoder.copy_buffer_to_buffer(source, 0, target, 0, source.size().min(target.size()));
+        let bytes = source.size().min(target.size());
+        encoder.copy_buffer_to_buffer(source, 0, target, 0, bytes);
+        self.log.copied += bytes;
+    }
+
+    /// Makes slots the buffers of the outputs that they hold.
+    fn take_over(&self) -> Result<(), Failure> {
+        for slot in &self.program.handed_out {
+            self.side.take_over(slot.cell, &given(&self.tensors.outputs, slot.output)?);
+        }
         Ok(())
     }
 
@@ -151,12 +162,19 @@ impl GpuWorker {
     }
 }
 
+/// The buffer of a tensor of the caller.
+fn given(tensors: &[DeviceTensor], index: u32) -> Result<wgpu::Buffer, Failure> {
+    let buffer = tensors.get(index as usize).and_then(DeviceTensor::buffer).cloned();
+    buffer.ok_or_else(|| Failure::internal("a tensor of the caller is not there"))
+}
+
 impl Worker for GpuWorker {
     fn follow(&mut self, run: &Run<'_>) -> Result<(), Halt> {
         let program = Arc::clone(&self.program);
         if run.terms.profile {
             self.timing.prepare(&self.side, &program)?;
         }
+        self.take_over()?;
         for step in &program.steps {
             run.check()?;
             if step.gate != NO_GATE {
@@ -166,12 +184,10 @@ impl Worker for GpuWorker {
             match step.work {
                 Work::Node(at) => self.run_node(&program.nodes[at as usize], at as usize, run)?,
                 Work::Input { index, cell } => {
-                    let source = self.tensors.inputs.get(index as usize).and_then(DeviceTensor::buffer).cloned();
-                    self.copy(source.as_ref(), self.side.cells.get(cell as usize).cloned().as_ref())?;
+                    self.copy(&given(&self.tensors.inputs, index)?, &self.side.cell(cell));
                 }
                 Work::Output { index, cell } => {
-                    let target = self.tensors.outputs.get(index as usize).and_then(DeviceTensor::buffer).cloned();
-                    self.copy(self.side.cells.get(cell as usize).cloned().as_ref(), target.as_ref())?;
+                    self.copy(&self.side.cell(cell), &given(&self.tensors.outputs, index)?);
                 }
             }
             let gates = program.after(&step.after).iter().filter_map(|after| match after {

@@ -4,19 +4,20 @@ use super::lost::healthy;
 use crate::error::{Failure, FailureSite};
 use crate::memory_accounting::MemoryAccounting;
 use crate::worker_program::{DeviceProgram, NodeCall, Operand};
+use anabranch_base::sync::{Mutex, lock};
 use anabranch_kernels::gpu::{self, Buffers, Gpu, Kernel};
 use anabranch_kernels::{KernelError, Tensor};
 use anabranch_placement_core::platform::DeviceId;
 use anabranch_plan::{DeviceMemory, ExecError, Kernels};
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 
 /// A GPU with all objects of a plan.
 pub(crate) struct GpuSide {
     pub(crate) gpu: Arc<Gpu>,
     /// Slots, then constants, as in the worker program's cells; a GPU has no guests.
-    pub(crate) cells: Vec<wgpu::Buffer>,
+    cells: Vec<Mutex<wgpu::Buffer>>,
     /// Kernels of each node of the device's worker program: one for the whole node, or one per chunk.
-    pub(crate) nodes: Vec<Vec<Kernel>>,
+    nodes: Vec<Mutex<Vec<Kernel>>>,
     /// Constants shared with the other plans of its session.
     _constants: Vec<Arc<wgpu::Buffer>>,
 }
@@ -51,9 +52,32 @@ impl GpuSide {
         let cells = slots.map(|size| gpu.storage(size)).chain(shared).collect();
         let making = Making { gpu: &gpu, worker_program, kernels, cells, scratch };
         let nodes = making.compile(name)?;
-        let cells = making.cells;
+        let nodes = nodes.into_iter().map(Mutex::new).collect();
+        let cells = making.cells.into_iter().map(Mutex::new).collect();
         gpu.poll(None).map_err(|error| ExecError::unusable(name, &error))?;
         Ok(Arc::new(Self { gpu, cells, nodes, _constants: constants }))
+    }
+
+    /// The buffer of a cell in this run.
+    pub(crate) fn cell(&self, cell: u32) -> wgpu::Buffer {
+        lock(&self.cells[cell as usize]).clone()
+    }
+
+    /// The kernels of a node, by its place in the worker program.
+    pub(crate) fn kernels(&self, node: usize) -> MutexGuard<'_, Vec<Kernel>> {
+        lock(&self.nodes[node])
+    }
+
+    /// Makes a slot the caller's buffer `to`; takes time only if it is another buffer.
+    pub(crate) fn take_over(&self, cell: u32, to: &wgpu::Buffer) {
+        let mut held = lock(&self.cells[cell as usize]);
+        if *held != *to {
+            let kernels = |node: &Mutex<Vec<Kernel>>| {
+                lock(node).iter_mut().for_each(|kernel| kernel.rebind(&self.gpu, &held, to));
+            };
+            self.nodes.iter().for_each(kernels);
+            *held = to.clone();
+        }
     }
 
     /// Checks that no fault was reported to the GPU's handlers.
@@ -77,8 +101,13 @@ impl Making<'_> {
         let buffer = |cell: u32| &self.cells[cell as usize];
         // An operand of 0 bytes is not read, or is empty, and then no dispatch reads it.
         let read = |operand: &Operand| (operand.bytes > 0).then(|| buffer(operand.cell));
-        let inputs: Vec<_> = self.worker_program.operands(&node.inputs).iter().map(read).collect();
+        let mut inputs: Vec<_> = self.worker_program.operands(&node.inputs).iter().map(read).collect();
         let outputs: Vec<_> = self.worker_program.operands(&node.outputs).iter().map(|o| buffer(o.cell)).collect();
+        if let Some((input, output)) = spec.in_place()
+            && inputs[input] == outputs.get(output).copied()
+        {
+            inputs[input] = None;
+        }
         let buffers = Buffers { inputs: &inputs, outputs: &outputs, scratch: self.scratch.as_ref() };
         let compile = |rows| gpu::compile(self.gpu, spec, tables, &buffers, rows);
         let Some(streaming) = &node.streaming else { return Ok(vec![compile(None)?]) };

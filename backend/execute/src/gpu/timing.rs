@@ -74,7 +74,7 @@ impl Timing {
 
     /// Allocates timestamps for the passes of a run, once.
     pub(super) fn prepare(&mut self, side: &GpuSide, program: &DeviceProgram) -> Result<(), Failure> {
-        let passes: usize = (0..program.nodes.len()).map(|at| side.nodes[at].len()).sum();
+        let passes: usize = (0..program.nodes.len()).map(|at| side.kernels(at).len()).sum();
         while self.has_timestamps && self.sets.len() * (SET as usize) < passes {
             match TimestampRing::new(&side.gpu, SET) {
                 Ok(Some(set)) => self.sets.push(set),

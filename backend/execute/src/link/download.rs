@@ -29,7 +29,7 @@ impl End {
             while fetched < pieces.min(number + depth) && is_made(fetched == number)? {
                 self.side.healthy(site.place)?;
                 let (offset, bytes) = cut(fetched);
-                let source = &self.side.cells[slot as usize];
+                let source = &self.side.cell(slot);
                 if fetched == 0 && begins.is_some() {
                     ahead = Some(Ahead::of(&self.side.gpu));
                 }

@@ -27,7 +27,7 @@ impl End {
         drop(view);
         staging.buffer.unmap();
         let mut encoder = self.side.gpu.device().create_command_encoder(&Default::default());
-        let target = &self.side.cells[slot as usize];
+        let target = &self.side.cell(slot);
         encoder.copy_buffer_to_buffer(&staging.buffer, 0, target, offset as u64, padded);
         // The buffer is mapped whole again: the next piece may be longer.
         staging.submit(&self.side.gpu, encoder.finish(), wgpu::MapMode::Write, self.size.bytes);

@@ -9,15 +9,15 @@ use anabranch_ir::program::{Program, floats};
 use anabranch_kernels::op::{Append, Op};
 use anabranch_kernels::{DType, KernelError, Shape, Tensor, TensorSpec};
 use anabranch_plan::test_programs::{PlacedProgram, relu};
-use anabranch_plan::{InPlace, PlanOptions};
+use anabranch_plan::{HOST, InPlace, PlanOptions};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-const CAPACITY: usize = 8;
+pub(super) const CAPACITY: usize = 8;
 
 /// `present = past with new at start`, and `y = relu(present)`, by this many nodes.
-fn program(length: usize) -> Program {
+pub(super) fn program(length: usize) -> Program {
     let mut program = Program::default();
     let (cache, new) = (floats(&[1, 2, CAPACITY, 3]), floats(&[1, 2, 1, 3]));
     let start = TensorSpec::new(DType::I64, Shape::new([1]).expect("small"));
@@ -36,19 +36,19 @@ fn executor() -> Executor {
     executor_with(&placed, kernels, &PlanOptions::default(), 2)
 }
 
-fn new(step: usize) -> Tensor {
+pub(super) fn new(step: usize) -> Tensor {
     let elements: Vec<f32> = (0..6).map(|at| (step * 6 + at) as f32 - 7.0).collect();
     Tensor::from_elements(Shape::new([1, 2, 1, 3]).expect("small"), &elements).expect("six")
 }
 
-fn at(step: usize) -> Tensor {
+pub(super) fn at(step: usize) -> Tensor {
     Tensor::from_i64s(&[step as i64])
 }
 
 #[test]
 fn steps_in_place_have_the_bits_and_the_memory_of_one_cache() {
     let executor = executor();
-    assert_eq!(executor.in_place(), [InPlace { input: 0, output: 1 }]);
+    assert_eq!(executor.in_place(), [InPlace { input: 0, output: 1, device: HOST }]);
     let (mut own, mut copied) = (RunOutput::default(), inputs(executor.program()).swap_remove(0));
     executor.run_into(&[&copied, &new(0), &at(0)], &RunOptions::default(), &mut own).expect("sound");
     let place = own.outputs[1].bytes().as_ptr();

@@ -8,6 +8,8 @@ mod gangs;
 #[cfg(feature = "gpu")]
 mod gpu;
 mod in_place;
+#[cfg(feature = "gpu")]
+mod in_place_gpu;
 mod naive;
 mod pool;
 #[cfg(feature = "gpu")]

@@ -11,7 +11,7 @@ use super::{
 };
 use anabranch_ir::program::{NodeId, Program, ValueId};
 use anabranch_placement_core::platform::{DeviceId, DeviceKind};
-use anabranch_plan::{HOST, Plan, Route, Step, TransferId};
+use anabranch_plan::{HOST, InPlace, Plan, Route, Step, TransferId};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -22,6 +22,7 @@ pub(super) struct Builder<'a> {
     pub(super) plan: &'a Plan,
     pub(super) program: &'a Program,
     pub(super) cells: CellMap,
+    in_place: Vec<InPlace>,
     pub(super) devices: Vec<DeviceProgram>,
     links: Vec<LinkProgram>,
     /// Ports of the workers, with a gate for each step.
@@ -46,6 +47,7 @@ impl<'a> Builder<'a> {
             plan,
             program,
             cells: CellMap::new(plan, program),
+            in_place: InPlace::all(plan, program),
             devices: (0..devices).map(|_| DeviceProgram::default()).collect(),
             links: Vec::new(),
             ports: device_rings.chain(link_rings).map(port).collect(),
@@ -143,6 +145,9 @@ impl<'a> Builder<'a> {
                     self.readers.entry((device, value)).or_default().push(at);
                     if device == HOST {
                         self.hand_out(number, value);
+                    } else if self.in_place.iter().any(|pair| pair.output == *index) {
+                        let slot = HandedOut { output: number, cell: self.cells.cell(device, value)? };
+                        self.devices[device.index()].handed_out.push(slot);
                     }
                 }
                 Step::Node(node) => self.lay_out_node(*node),

@@ -74,7 +74,7 @@ pub(super) struct DeviceProgram {
     pub(super) nodes: Vec<NodeCall>,
     pub(super) operands: Vec<Operand>,
     pub(super) cells: Cells,
-    /// Slots whose buffers the caller receives.
+    /// Slots whose buffers the caller receives: on a GPU, those that also held an input of its.
     pub(super) handed_out: Vec<HandedOut>,
     /// Slots that links fill first; they are handed to the links when the run starts.
     pub(super) first_landings: Vec<HandOver>,

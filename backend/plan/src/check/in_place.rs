@@ -1,10 +1,10 @@
 //! Checks outputs that lie in the memory of inputs.
 //!
 //! The content of such an input stands in the output's slot from the beginning of a run. Only the node that makes the
-//! output may therefore read the input, and only it may write the slot.
+//! output may therefore read the input, and nothing else may write the slot.
 
 use super::{Sent, Violation, reads, writes};
-use crate::{HOST, InPlace, Plan, Step};
+use crate::{InPlace, Plan, Step};
 use anabranch_ir::program::Program;
 
 /// Adds the pairs that would lose a value. O(pairs · steps).
@@ -16,19 +16,19 @@ pub(super) fn judge(program: &Program, plan: &Plan, sent: &Sent, pairs: &[InPlac
     let steps: Vec<_> = plan.steps().iter().map(of).collect();
     for pair in pairs {
         let (from, to) = (program.inputs[pair.input], program.outputs[pair.output].value);
-        let slot = |value| plan.memory().home(HOST, value).map(|allocation| allocation.slot);
+        let slot = |value| plan.memory().home(pair.device, value).map(|allocation| allocation.slot);
         let (mut is_read_once, mut is_kept) = (true, slot(to).is_some());
         for (step, reads, writes) in &steps {
-            let makes = matches!(step, Step::Node(_)) && writes.contains(&(HOST, to));
+            let makes = matches!(step, Step::Node(_)) && writes.contains(&(pair.device, to));
             is_read_once &= reads.iter().filter(|(_, value)| *value == from).count() == usize::from(makes);
-            let is_other = |(device, value): &(_, _)| *device != HOST || slot(*value) != slot(to);
-            is_kept &= makes || writes.iter().all(is_other);
+            let is_other = |(device, value): &(_, _)| *device != pair.device || slot(*value) != slot(to);
+            is_kept &= makes || *step == Step::Input(pair.input) || writes.iter().all(is_other);
         }
         let is_alike = program.value(from).spec.bytes() == program.value(to).spec.bytes();
         let is_single =
             pairs.iter().filter(|other| other.input == pair.input || other.output == pair.output).count() == 1;
-        let on_host = [plan.input_device(pair.input), plan.output_device(pair.output)] == [HOST; 2];
-        if !(is_read_once && is_kept && is_alike && is_single && on_host) {
+        let is_there = [plan.input_device(pair.input), plan.output_device(pair.output)] == [pair.device; 2];
+        if !(is_read_once && is_kept && is_alike && is_single && is_there) {
             found.push(Violation::InPlace(from, to));
         }
     }
@@ -37,18 +37,20 @@ pub(super) fn judge(program: &Program, plan: &Plan, sent: &Sent, pairs: &[InPlac
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::PlanOptions;
+    use crate::tasks::Residence;
     use crate::test_programs::{PlacedProgram, relu};
+    use crate::{HOST, PlanOptions};
     use anabranch_base::random::SplitMix64;
     use anabranch_ir::program::{ValueId, floats};
     use anabranch_kernels::op::{Append, Op};
     use anabranch_kernels::{DType, Shape, TensorSpec};
+    use anabranch_placement_core::platform::DeviceId;
     use arbtest::arbitrary::{Result, Unstructured};
 
-    const PAIR: InPlace = InPlace { input: 0, output: 0 };
+    const PAIR: InPlace = InPlace { input: 0, output: 0, device: HOST };
 
-    /// A cache with a node that appends to it, and other uses of both as drawn.
-    fn any(u: &mut Unstructured<'_>) -> Result<PlacedProgram> {
+    /// A cache with a node that appends to it, and other uses of both as drawn; and the device that keeps the cache.
+    fn any(u: &mut Unstructured<'_>) -> Result<(PlacedProgram, DeviceId)> {
         let mut program = Program::default();
         let (cache, new) = (floats(&[1, 1, 4, 2]), floats(&[1, 1, u.int_in_range(1..=2)?, 2]));
         let start = TensorSpec::new(DType::I64, Shape::new([1]).expect("small"));
@@ -82,17 +84,25 @@ mod tests {
         if !u.ratio(5, 6)? {
             program.add_output("again", past);
         }
-        let devices = [u.int_in_range(0..=1)?, u.int_in_range(0..=1)?, u.int_in_range(0..=1)?];
-        Ok(PlacedProgram::new(program, &["cpu", "cpu"], &devices))
+        let other = if u.ratio(2, 3)? { "gpu" } else { "cpu" };
+        let home = DeviceId(u32::from(other == "gpu" && u.ratio(1, 2)?));
+        let mut residence = Residence::host(&program);
+        (residence.inputs[0], residence.outputs[0]) = (home, home);
+        let mut devices = [u.int_in_range(0..=1)?, u.int_in_range(0..=1)?, u.int_in_range(0..=1)?];
+        if u.ratio(1, 2)? {
+            devices[append] = home.0;
+        }
+        Ok((PlacedProgram::with_residence(program, &["cpu", other], &devices, &residence), home))
     }
 
     #[test]
     fn found_pairs_pass_and_others_that_lose_a_value_do_not() {
-        let mut seen = [0; 2];
+        let mut seen = [[0; 2]; 2];
         let mut random = SplitMix64::new(1);
-        for _ in 0..300 {
+        for _ in 0..600 {
             let bytes: Vec<u8> = std::iter::repeat_with(|| random.bits() as u8).take(256).collect();
-            let placed = any(&mut Unstructured::new(&bytes)).expect("enough bytes");
+            let (placed, device) = any(&mut Unstructured::new(&bytes)).expect("enough bytes");
+            let pair = InPlace { device, ..PAIR };
             let plan = placed.plan(&PlanOptions::default()).expect("feasible");
             let judged = |pairs: &[InPlace]| {
                 let mut found = Vec::new();
@@ -104,10 +114,11 @@ mod tests {
             let outputs =
                 placed.program.outputs.iter().filter(|output| output.value == placed.program.outputs[0].value);
             // A value that is two outputs could lie there, but is not found.
-            let is_found = pairs.contains(&PAIR) || outputs.count() > 1;
-            seen[usize::from(pairs.contains(&PAIR))] += 1;
-            assert!(is_found || !judged(&[PAIR]).is_empty(), "{:?}", placed.program.nodes);
+            let is_found = pairs.contains(&pair) || outputs.count() > 1;
+            seen[device.index()][usize::from(pairs.contains(&pair))] += 1;
+            assert_eq!(crate::check(&placed.program, &plan), []);
+            assert!(is_found || !judged(&[pair]).is_empty(), "{:?}", placed.program.nodes);
         }
-        assert!(seen.iter().all(|count| *count > 0), "{seen:?}");
+        assert!(seen.iter().flatten().all(|count| *count > 0), "{seen:?}");
     }
 }

@@ -64,9 +64,10 @@ pub fn check(program: &Program, plan: &Plan) -> Vec<Violation> {
         availability(program, plan, &sent, &mut found);
         streams::judge(program, plan, &mut found);
         links(program, plan, &mut found);
-        clashes(program, plan, &sent, &mut found);
-        figures(program, plan, &sent, &mut found);
-        in_place::judge(program, plan, &sent, &InPlace::all(plan, program), &mut found);
+        let in_place = InPlace::all(plan, program);
+        clashes(program, plan, &sent, &in_place, &mut found);
+        figures(program, plan, &sent, &in_place, &mut found);
+        in_place::judge(program, plan, &sent, &in_place, &mut found);
     }
     found
 }
@@ -173,7 +174,10 @@ fn links(program: &Program, plan: &Plan, found: &mut Vec<Violation>) {
 }
 
 /// Finds each value's last use in each memory, then replays all arrivals and checks whether the slot is still in use.
-fn clashes(program: &Program, plan: &Plan, sent: &Sent, found: &mut Vec<Violation>) {
+fn clashes(program: &Program, plan: &Plan, sent: &Sent, in_place: &[InPlace], found: &mut Vec<Violation>) {
+    let shares = |from, to| {
+        in_place.iter().any(|pair| (program.inputs[pair.input], program.outputs[pair.output].value) == (from, to))
+    };
     let slot = |device, value| plan.memory().home(device, value).map(|allocation| (device, allocation.slot));
     let mut last: BTreeMap<(DeviceId, ValueId), usize> = BTreeMap::new();
     for (place, step) in plan.steps().iter().enumerate() {
@@ -216,6 +220,7 @@ fn clashes(program: &Program, plan: &Plan, sent: &Sent, found: &mut Vec<Violatio
             let until = last.get(&(device, value)).copied().unwrap_or(place);
             if let Some((other, busy)) = occupant.insert(slot, (value, until))
                 && busy >= place
+                && !shares(other, value)
             {
                 found.push(Violation::Clash(other, value, device));
             }
@@ -224,7 +229,8 @@ fn clashes(program: &Program, plan: &Plan, sent: &Sent, found: &mut Vec<Violatio
 }
 
 /// Adds up every device's memory again.
-fn figures(program: &Program, plan: &Plan, sent: &Sent, found: &mut Vec<Violation>) {
+fn figures(program: &Program, plan: &Plan, sent: &Sent, in_place: &[InPlace], found: &mut Vec<Violation>) {
+    let in_place: BTreeSet<ValueId> = in_place.iter().map(|pair| program.outputs[pair.output].value).collect();
     let mut counted: BTreeSet<ValueId> = BTreeSet::new();
     let mut packed: BTreeSet<&PackedConstant> = BTreeSet::new();
     for (index, device) in plan.devices().iter().enumerate() {
@@ -254,7 +260,7 @@ fn figures(program: &Program, plan: &Plan, sent: &Sent, found: &mut Vec<Violatio
         let size = |value: &ValueId| program.value(*value).spec.bytes() as u64;
         // A GPU's buffers are whole words, at least one.
         let whole = |bytes: u64| if device.kind == DeviceKind::Cpu { bytes } else { bytes.div_ceil(4).max(1) * 4 };
-        let copied = outputs().filter(|_| device.kind == DeviceKind::Gpu);
+        let copied = outputs().filter(|value| device.kind == DeviceKind::Gpu && !in_place.contains(value));
         let given = inputs.map(|(_, value)| *value).chain(copied).map(|value| whole(size(&value))).sum();
         let parts = [
             ("constants", said.constants, constants.iter().map(|value| whole(size(value))).sum()),
