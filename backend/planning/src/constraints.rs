@@ -6,10 +6,12 @@ use super::split::Split;
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_base::suggest::did_you_mean;
 use anabranch_ir::program::{NodeId, Program};
+use anabranch_kernels::op::NodeSpec;
 use anabranch_placement_core::platform::{DeviceId, DeviceKind};
 use anabranch_plan::tasks::Residence;
-use anabranch_plan::{HOST, MachineDevice};
+use anabranch_plan::{HOST, InPlace, MachineDevice};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Constraints on a placement. In patterns over node names, `*` stands for any text, `?` for one character.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,6 +28,8 @@ pub struct Constraints {
     pub split: Option<Split>,
     #[serde(skip)]
     of_parts: bool,
+    #[serde(skip)]
+    goes_on: bool,
 }
 
 /// An input or output that the caller keeps on a device from run to run.
@@ -65,6 +69,13 @@ impl Constraints {
         self
     }
 
+    /// Lets runs go on with a state in its memory (default: each run copies it): where that can be, an append costs its
+    /// new positions alone.
+    pub fn with_state_in_place(mut self) -> Self {
+        self.goes_on = true;
+        self
+    }
+
     /// Returns these constraints for programs that are parts of a model: patterns may match none of their nodes.
     pub fn of_parts(&self) -> Self {
         Self { of_parts: true, ..self.clone() }
@@ -77,7 +88,7 @@ impl Constraints {
 
     /// Returns the constraints on tensors only.
     pub(super) fn of_tensors(&self) -> Self {
-        Self { resident: self.resident.clone(), ..Self::default() }
+        Self { resident: self.resident.clone(), goes_on: self.goes_on, ..Self::default() }
     }
 
     /// Returns the device of each input and output.
@@ -100,6 +111,22 @@ impl Constraints {
             named.into_iter().for_each(|(_, place)| *place = home);
         }
         Ok(residence)
+    }
+
+    /// Returns the nodes that write new positions in place if they run on the device that keeps the state, which is
+    /// given, and nodes that cost as much.
+    pub(super) fn appends_in_place(
+        &self,
+        program: &Program,
+        residence: &Residence,
+    ) -> BTreeMap<NodeId, (DeviceId, NodeSpec)> {
+        let possible = if self.goes_on { InPlace::possible(program) } else { Vec::new() };
+        let at_home = possible.into_iter().filter_map(|(node, input, output)| {
+            let home = residence.inputs[input];
+            let written = InPlace::written(&program.node(node).spec);
+            (residence.outputs[output] == home).then_some((node, (home, written)))
+        });
+        at_home.collect()
     }
 
     /// Returns the device to which each node is pinned, if any.

@@ -100,6 +100,7 @@ impl<'a> Placing<'a> {
             .map_err(PlanningError::infeasible)?;
         let ids = (0..devices.len() as u32).map(DeviceId);
         let predictors: Vec<_> = devices.iter().map(|device| machine.predictor(device)).collect();
+        let appends = constraints.appends_in_place(program, &residence);
         let times = NodeTimes::unplaced(program, devices, &machine.costs);
         let costs = program
             .node_ids()
@@ -108,7 +109,9 @@ impl<'a> Placing<'a> {
                 let runs = |at: DeviceId| allowed.contains(devices[at.index()].kind) && !machine.lost.contains(&at);
                 let cost = |at: DeviceId| {
                     let device = &devices[at.index()];
-                    let cost = predictors[at.index()].predict(&node.spec).times(device.times);
+                    let in_place = appends.get(&id).filter(|(home, _)| *home == at);
+                    let spec = in_place.map_or(&node.spec, |(_, written)| written);
+                    let cost = predictors[at.index()].predict(spec).times(device.times);
                     let cost = times.kernel(id, at, cost);
                     NodeCost { seconds: times.alone(id, at).apply(cost.seconds), ..cost }
                 };

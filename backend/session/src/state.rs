@@ -85,11 +85,13 @@ impl Session {
     ///
     /// # Errors
     /// As [`Self::state_pairs`]; also if nothing is bound.
-    pub fn stateful(self, feeds: &[(&str, &str)]) -> Result<Stateful, SessionError> {
+    pub fn stateful(mut self, feeds: &[(&str, &str)]) -> Result<Stateful, SessionError> {
         let pairs = if feeds.is_empty() { self.found_state() } else { self.state_pairs(feeds)? };
         if pairs.is_empty() {
             return Err(InputError::Stateless.into());
         }
+        let constraints = std::mem::take(&mut self.options.constraints);
+        self.options.constraints = constraints.with_state_in_place();
         let (inputs, outputs, former) = (Inputs::new(), Outputs::default(), vec![None; pairs.len()]);
         Ok(Stateful {
             session: self,
@@ -314,3 +316,5 @@ impl State {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_on_gpu;

@@ -5,7 +5,7 @@ use anabranch_kernels::Shape;
 use anabranch_onnx::import::proto::{
     AttributeProto, DimensionProto, GraphProto, ModelProto, NodeProto, ValueInfoProto, data_type,
 };
-use anabranch_planning::Strategy;
+use anabranch_planning::{Constraints, Planned, Strategy};
 use std::collections::BTreeSet;
 
 fn grown(name: &str, length: &str) -> ValueInfoProto {
@@ -211,14 +211,19 @@ const CAPACITY: usize = 8;
 
 /// `present = past with x at index`, and `y = −present`.
 fn cached() -> Session {
+    cached_of(CAPACITY)
+}
+
+fn cached_of(capacity: usize) -> Session {
+    let cache = |name: &str| ValueInfoProto::f32s(name, &[1, capacity as i64, 2]);
     let index = ValueInfoProto::tensor("index", data_type::INT64, vec![DimensionProto::known(1)]);
     let graph = GraphProto {
         node: vec![
             NodeProto::of("TensorScatter", &["past", "x", "index"], &["present"]),
             NodeProto::of("Neg", &["present"], &["y"]),
         ],
-        input: vec![ValueInfoProto::f32s("past", &[1, 8, 2]), ValueInfoProto::f32s("x", &[1, 1, 2]), index],
-        output: vec![ValueInfoProto::f32s("y", &[1, 8, 2]), ValueInfoProto::f32s("present", &[1, 8, 2])],
+        input: vec![cache("past"), ValueInfoProto::f32s("x", &[1, 1, 2]), index],
+        output: vec![cache("y"), cache("present")],
         ..GraphProto::default()
     };
     let options = SessionConfig::default().without_gpu();
@@ -261,6 +266,24 @@ fn a_cache_is_written_where_it_lies_and_a_failed_step_loses_nothing() {
     stateful.run(&at(4)).expect("goes on");
     assert_eq!(held(&stateful), [1.0, 2.0, 3.0, 4.0, 5.0, 0.0, 0.0, 0.0]);
     assert_eq!(snapshot(&kept), want, "a snapshot stays as it is");
+}
+
+#[test]
+fn an_append_in_place_is_predicted_to_cost_its_new_positions() {
+    let times = [CAPACITY, 1 << 18].map(|capacity| {
+        let stateful = cached_of(capacity).stateful(&[("present", "past")]).expect("bound");
+        let predicted = |planned: &Planned| {
+            let nodes = || planned.program.node_ids();
+            let append = nodes().find(|node| planned.program.node(*node).spec.in_place().is_some()).expect("there");
+            let (start, end) = planned.plan().predicted().nodes[append.index()];
+            end - start
+        };
+        let copied = stateful.forecast_under(&at(0), None, &Constraints::default()).expect("a plan");
+        [predicted(&stateful.forecast(&at(0), None, false).expect("a plan").0), predicted(&copied)]
+    });
+    let [[small, _], [large, copied]] = times;
+    assert!((small / large - 1.0).abs() < 1e-6, "{times:?}");
+    assert!(copied > 10.0 * large, "{times:?}");
 }
 
 #[test]
