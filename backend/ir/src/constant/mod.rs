@@ -478,6 +478,33 @@ mod tests {
     }
 
     #[test]
+    fn samples_of_a_file_tell_its_begin_middle_and_end() {
+        let path = std::env::temp_dir().join(format!("anabranch-samples-{}", std::process::id()));
+        let bytes = 4 * LARGE;
+        let sampled = |changed: Option<usize>| {
+            let mut content = vec![1u8; bytes];
+            changed.into_iter().for_each(|at| content[at] = 2);
+            std::fs::write(&path, &content).expect("it is written");
+            let file = ConstantFile::new(std::fs::File::open(&path).expect("it is there"), "weights".into());
+            let spec = TensorSpec::new(DType::F32, Shape::new([LARGE]).expect("small"));
+            let constant = Constant::in_file(spec, Arc::new(file.expect("it is a file")), 0, "w".into());
+            let mut found = Vec::new();
+            constant.sample(&mut |bytes| found.extend_from_slice(bytes)).expect("it is read");
+            found
+        };
+        let whole = sampled(None);
+        assert!(whole.len() < bytes / 8);
+        for at in [0, bytes / 2, bytes - 1] {
+            assert_ne!(sampled(Some(at)), whole, "{at}");
+        }
+        std::fs::remove_file(&path).expect("it is there");
+        let held = Constant::from(tensor(3));
+        let mut pieces = Vec::new();
+        held.sample(&mut |bytes| pieces.push(bytes.len())).expect("it is in memory");
+        assert_eq!(pieces.last(), Some(&12));
+    }
+
+    #[test]
     fn constants_of_one_origin_are_the_same() {
         let base = Constant::from(tensor(LARGE));
         assert!(doubled(&base).0.is_same(&doubled(&base).0), "made twice");
