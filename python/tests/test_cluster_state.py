@@ -67,7 +67,8 @@ def stepped(model, given, sequences):
 @pytest.fixture
 def stateful(platform, recurrent):
     options = {"measure": False, "replicate": True, "hang": 5.0, "feed": {"*_out": "*_in"}, "checkpoint": 8, **OPTIONS}
-    memory = 3 * WIDTH * WIDTH * 4
+    # Two of the nodes hold it, one alone does not.
+    memory = 5 * WIDTH * WIDTH * 4
     with cluster.Pipeline(recurrent, with_memory(platform, memory), sequences=3, **options) as pipeline:
         assert len(pipeline.plan["stages"]) >= 2
         assert all(len(stage["devices"]) == 1 for stage in pipeline.plan["stages"])
