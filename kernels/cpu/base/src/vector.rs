@@ -24,11 +24,14 @@ pub trait Isa {
     /// Four unsigned bytes for each of [`LANES`] columns.
     type Quads: Copy;
 
-    /// Two 16-bit sums for each of [`LANES`] columns.
-    type Pairs: Copy;
+    /// Sums of integers for each of [`LANES`] columns: two of 16 bits, or one of 32 bits.
+    type Sums: Copy;
 
     /// Whether there are 32 registers of a whole vector each, instead of 16 of half a vector.
     const WIDE: bool;
+
+    /// Calls of [`Self::add_quads`] with bytes of at most 15 after which no sum has wrapped.
+    const QUADS: usize;
 
     /// Returns `a · b + c`, rounded once if the hardware can, else twice.
     fn fused(a: f32, b: f32, c: f32) -> f32;
@@ -75,9 +78,11 @@ pub trait Isa {
     /// Returns lanes 1, 2, … and then `last`.
     fn shifted(vector: Self::Vector, last: f32) -> Self::Vector;
 
-    /// Returns 2^`BITS` plus the number in `BITS` bits of each byte, from bit `SHIFT` on. The bits become those of a
-    /// mantissa, without a conversion.
-    fn bits<const SHIFT: u32, const BITS: u32>(from: &[u8; LANES]) -> Self::Vector;
+    /// Returns the number in `BITS` bits of each byte, from bit `SHIFT` on, plus `shift`.
+    fn bits<const SHIFT: u32, const BITS: u32>(from: &[u8; LANES], shift: Self::Vector) -> Self::Vector;
+
+    /// Returns [`Self::bits`] with a shift of −2^(`BITS` − 1).
+    fn centred_bits<const SHIFT: u32, const BITS: u32>(from: &[u8; LANES]) -> Self::Vector;
 
     /// Converts IEEE 754 binary16 numbers.
     fn halves(from: &[u8; 2 * LANES]) -> Self::Vector;
@@ -88,15 +93,15 @@ pub trait Isa {
     /// Returns the lower and the upper four bits of each byte.
     fn nibbles(from: &[u8; 4 * LANES]) -> [Self::Quads; 2];
 
-    /// Adds to the sums of each column the products of its four bytes, which are at most 127, with these numbers: of
-    /// the first two, and of the last two. Sums wrap.
-    fn add_quads(sums: Self::Pairs, bytes: Self::Quads, by: [i8; 4]) -> Self::Pairs;
+    /// Adds to the sums of each column the products of its four bytes, which are at most 127, with these numbers. Sums
+    /// wrap.
+    fn add_quads(sums: Self::Sums, bytes: Self::Quads, by: [i8; 4]) -> Self::Sums;
 
     /// Returns sums of zero.
-    fn no_pairs() -> Self::Pairs;
+    fn no_sums() -> Self::Sums;
 
     /// Returns the sum of each column.
-    fn joined_pairs(sums: Self::Pairs) -> Self::Vector;
+    fn joined_sums(sums: Self::Sums) -> Self::Vector;
 
     /// Prefetches the cache line of any address into the L1 cache, if the processor can.
     fn prefetch(address: *const f32);
@@ -127,6 +132,7 @@ const UNKNOWN: u8 = 0;
 const BASELINE: u8 = 1;
 const AVX2: u8 = 2;
 const AVX512: u8 = 3;
+const AVX512_DOTS: u8 = 4;
 
 static LEVEL: AtomicU8 = AtomicU8::new(UNKNOWN);
 
@@ -135,12 +141,24 @@ static LEVEL: AtomicU8 = AtomicU8::new(UNKNOWN);
 // stall.
 #[inline(always)]
 pub fn vectorised<L: Loop>(body: L) -> L::Output {
+    run_at(level(), body)
+}
+
+/// Runs `body` like [`vectorised`], also compiled for processors with dot products of four bytes: for loops that
+/// multiply integers.
+#[inline(always)]
+pub fn vectorised_with_dots<L: Loop>(body: L) -> L::Output {
+    run_with_dots_at(level(), body)
+}
+
+/// Returns the instruction set of this processor.
+#[inline(always)]
+fn level() -> u8 {
     // Relaxed: every thread that detects finds the same value, and nothing else is published with it.
-    let level = match LEVEL.load(Ordering::Relaxed) {
+    match LEVEL.load(Ordering::Relaxed) {
         UNKNOWN => detect(),
         known => known,
-    };
-    run_at(level, body)
+    }
 }
 
 /// Returns the instruction sets up to this processor's, for [`vectorised_at`].
@@ -153,7 +171,7 @@ pub fn levels() -> std::ops::RangeInclusive<u8> {
 #[doc(hidden)]
 pub fn vectorised_at<L: Loop>(level: u8, body: L) -> L::Output {
     assert!(levels().contains(&level), "level {level} of an instruction set that this processor does not have");
-    run_at(level, body)
+    run_with_dots_at(level, body)
 }
 
 #[cold]
@@ -166,10 +184,26 @@ fn detect() -> u8 {
 #[cfg(target_arch = "x86_64")]
 fn best() -> u8 {
     use super::features::has;
-    match (has!("avx2", "fma", "f16c"), has!("avx512f", "avx512bw", "avx512dq", "avx512vl")) {
-        (true, true) => AVX512,
-        (true, false) => AVX2,
-        (false, _) => BASELINE,
+    match (has!("avx2", "fma", "f16c"), has!("avx512f", "avx512bw", "avx512dq", "avx512vl"), has!("avx512vnni")) {
+        (true, true, true) => AVX512_DOTS,
+        (true, true, false) => AVX512,
+        (true, false, _) => AVX2,
+        (false, ..) => BASELINE,
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn run_with_dots_at<L: Loop>(level: u8, body: L) -> L::Output {
+    #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+    fn with_dots<L: Loop>(body: L) -> L::Output {
+        body.run::<x86::Avx512<true>>()
+    }
+
+    match level {
+        // SAFETY: `best` returned this level because it found each of these features on the processor.
+        AVX512_DOTS => unsafe { with_dots(body) },
+        level => run_at(level, body),
     }
 }
 
@@ -178,7 +212,7 @@ fn best() -> u8 {
 fn run_at<L: Loop>(level: u8, body: L) -> L::Output {
     #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
     fn avx512<L: Loop>(body: L) -> L::Output {
-        body.run::<x86::Avx512>()
+        body.run::<x86::Avx512<false>>()
     }
 
     #[target_feature(enable = "avx2,fma,f16c")]
@@ -188,7 +222,7 @@ fn run_at<L: Loop>(level: u8, body: L) -> L::Output {
 
     match level {
         // SAFETY: `best` returned this level because it found each of these features on the processor.
-        AVX512 => unsafe { avx512(body) },
+        AVX512 | AVX512_DOTS => unsafe { avx512(body) },
         // SAFETY: as above.
         AVX2 => unsafe { avx2(body) },
         _ => body.run::<portable::Separate>(),
@@ -198,6 +232,12 @@ fn run_at<L: Loop>(level: u8, body: L) -> L::Output {
 #[cfg(not(target_arch = "x86_64"))]
 fn best() -> u8 {
     BASELINE
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+fn run_with_dots_at<L: Loop>(level: u8, body: L) -> L::Output {
+    run_at(level, body)
 }
 
 #[cfg(not(target_arch = "x86_64"))]
@@ -228,7 +268,7 @@ mod tests {
     fn every_level_up_to_the_processors_computes_the_same() {
         let data: Vec<f32> = (0..100u8).map(f32::from).collect();
         for level in BASELINE..=best() {
-            assert_eq!(run_at(level, Sum(&data)), 9900.0, "level {level}");
+            assert_eq!(vectorised_at(level, Sum(&data)), 9900.0, "level {level}");
         }
         assert_eq!(vectorised(Sum(&data)), 9900.0);
     }
@@ -267,7 +307,7 @@ mod tests {
         let mut b: [f32; LANES] = std::array::from_fn(|i| (i * 5 % 16) as f32);
         b[3] = f32::NAN;
         for (level, count) in (BASELINE..=best()).flat_map(|level| (0..=LANES).map(move |count| (level, count))) {
-            let made = run_at(level, Lanes(a, b, count));
+            let made = vectorised_at(level, Lanes(a, b, count));
             let both = [a, b].concat();
             let want: [&dyn Fn(usize) -> f32; 10] = [
                 &|i| if i < count { a[i] } else { 2.0 },

@@ -13,9 +13,11 @@ macro_rules! portable_isa {
         impl Isa for $name {
             type Vector = [f32; LANES];
             type Quads = [[u8; 4]; LANES];
-            type Pairs = [[i16; 2]; LANES];
+            type Sums = [[i16; 2]; LANES];
 
             const WIDE: bool = false;
+            // A sum of 16 bits grows by two products of at most 15 · 128.
+            const QUADS: usize = 8;
 
             #[inline(always)]
             fn fused(a: f32, b: f32, c: f32) -> f32 {
@@ -94,8 +96,13 @@ macro_rules! portable_isa {
             }
 
             #[inline(always)]
-            fn bits<const SHIFT: u32, const BITS: u32>(from: &[u8; LANES]) -> Self::Vector {
-                std::array::from_fn(|i| f32::from((1 << BITS) + u16::from(from[i] >> SHIFT & (u8::MAX >> (8 - BITS)))))
+            fn bits<const SHIFT: u32, const BITS: u32>(from: &[u8; LANES], shift: Self::Vector) -> Self::Vector {
+                std::array::from_fn(|i| f32::from(from[i] >> SHIFT & (u8::MAX >> (8 - BITS))) + shift[i])
+            }
+
+            #[inline(always)]
+            fn centred_bits<const SHIFT: u32, const BITS: u32>(from: &[u8; LANES]) -> Self::Vector {
+                Self::bits::<SHIFT, BITS>(from, Self::splat(-((1u32 << (BITS - 1)) as f32)))
             }
 
             #[inline(always)]
@@ -114,19 +121,19 @@ macro_rules! portable_isa {
             }
 
             #[inline(always)]
-            fn add_quads(sums: Self::Pairs, bytes: Self::Quads, by: [i8; 4]) -> Self::Pairs {
+            fn add_quads(sums: Self::Sums, bytes: Self::Quads, by: [i8; 4]) -> Self::Sums {
                 let product = |i: usize, j: usize| i16::from(bytes[i][j]) * i16::from(by[j]);
                 let pair = |i: usize, j: usize| product(i, j).wrapping_add(product(i, j + 1));
                 std::array::from_fn(|i| [0, 1].map(|half| sums[i][half].wrapping_add(pair(i, 2 * half))))
             }
 
             #[inline(always)]
-            fn no_pairs() -> Self::Pairs {
+            fn no_sums() -> Self::Sums {
                 [[0; 2]; LANES]
             }
 
             #[inline(always)]
-            fn joined_pairs(sums: Self::Pairs) -> Self::Vector {
+            fn joined_sums(sums: Self::Sums) -> Self::Vector {
                 sums.map(|[first, second]| f32::from(first) + f32::from(second))
             }
 

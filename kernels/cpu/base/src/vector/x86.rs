@@ -6,15 +6,17 @@
 use super::{Isa, LANES};
 use std::arch::x86_64::*;
 
-/// AVX-512: a vector is one register.
-pub(super) struct Avx512;
+/// AVX-512, and dot products of four bytes if `DOTS`: a vector is one register.
+pub(super) struct Avx512<const DOTS: bool>;
 
-impl Isa for Avx512 {
+impl<const DOTS: bool> Isa for Avx512<DOTS> {
     type Vector = __m512;
     type Quads = __m512i;
-    type Pairs = __m512i;
+    type Sums = __m512i;
 
     const WIDE: bool = true;
+    // Sums of 32 bits, or the sums of two products of at most 15 · 128 in 16 bits.
+    const QUADS: usize = if DOTS { 1 << 16 } else { 8 };
 
     #[inline(always)]
     fn fused(a: f32, b: f32, c: f32) -> f32 {
@@ -114,19 +116,13 @@ impl Isa for Avx512 {
     }
 
     #[inline(always)]
-    fn bits<const SHIFT: u32, const BITS: u32>(from: &[u8; LANES]) -> __m512 {
-        // SAFETY: as for `splat`; the array is readable.
-        unsafe {
-            let wide = _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(u16::MAX, from.as_ptr().cast()));
-            let shifted = _mm512_sll_epi32(wide, _mm_cvtsi32_si128(mantissa_shift(SHIFT, BITS)));
-            // Result: `one`, or `shifted` and `mask`.
-            let (mask, one) = mantissa(BITS);
-            _mm512_castsi512_ps(_mm512_ternarylogic_epi32::<0xF8>(
-                _mm512_set1_epi32(one),
-                shifted,
-                _mm512_set1_epi32(mask),
-            ))
-        }
+    fn bits<const SHIFT: u32, const BITS: u32>(from: &[u8; LANES], shift: __m512) -> __m512 {
+        Self::sum(Self::numbers::<SHIFT, BITS>(from, 0), shift)
+    }
+
+    #[inline(always)]
+    fn centred_bits<const SHIFT: u32, const BITS: u32>(from: &[u8; LANES]) -> __m512 {
+        Self::numbers::<SHIFT, BITS>(from, 1 << (BITS - 1))
     }
 
     #[inline(always)]
@@ -155,20 +151,26 @@ impl Isa for Avx512 {
 
     #[inline(always)]
     fn add_quads(sums: __m512i, bytes: __m512i, by: [i8; 4]) -> __m512i {
-        // SAFETY: as for `splat`.
-        unsafe { _mm512_add_epi16(sums, _mm512_maddubs_epi16(bytes, _mm512_set1_epi32(bytemuck::cast(by)))) }
+        // SAFETY: as for `splat`, and the processor has dot products if `DOTS`.
+        unsafe {
+            let by = _mm512_set1_epi32(bytemuck::cast(by));
+            match DOTS {
+                true => _mm512_dpbusd_epi32(sums, bytes, by),
+                false => _mm512_add_epi16(sums, _mm512_maddubs_epi16(bytes, by)),
+            }
+        }
     }
 
     #[inline(always)]
-    fn no_pairs() -> __m512i {
+    fn no_sums() -> __m512i {
         // SAFETY: as for `splat`.
         unsafe { _mm512_setzero_si512() }
     }
 
     #[inline(always)]
-    fn joined_pairs(sums: __m512i) -> __m512 {
+    fn joined_sums(sums: __m512i) -> __m512 {
         // SAFETY: as for `splat`.
-        unsafe { _mm512_cvtepi32_ps(_mm512_madd_epi16(sums, _mm512_set1_epi16(1))) }
+        unsafe { _mm512_cvtepi32_ps(if DOTS { sums } else { _mm512_madd_epi16(sums, _mm512_set1_epi16(1)) }) }
     }
 
     #[inline(always)]
@@ -178,17 +180,31 @@ impl Isa for Avx512 {
     }
 }
 
-/// Returns the left shift that moves bits from bit `shift` of a byte on to the top of a binary32's mantissa.
-#[inline(always)]
-const fn mantissa_shift(shift: u32, bits: u32) -> i32 {
-    23 - (bits + shift) as i32
-}
-
-/// Returns the mask of the top bits of a binary32's mantissa, and the bits of 2^`bits`; together they stand for
-/// 2^`bits` plus a number.
-#[inline(always)]
-const fn mantissa(bits: u32) -> (i32, i32) {
-    (((1 << bits) - 1) << (23 - bits), ((127 + bits) << 23) as i32)
+impl<const DOTS: bool> Avx512<DOTS> {
+    /// Returns the number in `BITS` bits of each byte, from bit `SHIFT` on, less `middle`.
+    ///
+    /// Neither way shifts, because processors have fewer units for shifts and permutations than for other instructions:
+    /// the lowest bits select a value from a register, and other bits become those of a mantissa whose bit `SHIFT`
+    /// stands for 1.
+    #[inline(always)]
+    fn numbers<const SHIFT: u32, const BITS: u32>(from: &[u8; LANES], middle: u32) -> __m512 {
+        // SAFETY: as for `splat`; the array is readable.
+        unsafe {
+            let wide = _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(u16::MAX, from.as_ptr().cast()));
+            if SHIFT == 0 && BITS <= 4 {
+                let mut values = [0.0; LANES];
+                for at in 0..LANES {
+                    values[at] = (at % (1 << BITS)) as f32 - middle as f32;
+                }
+                return _mm512_permutexvar_ps(wide, Self::load(&values));
+            }
+            let one = (1u32 << (23 - SHIFT)) as f32;
+            let mask = _mm512_set1_epi32(((1 << BITS) - 1) << SHIFT);
+            // Result: `one`, or `wide` and `mask`.
+            let raised = _mm512_ternarylogic_epi32::<0xF8>(_mm512_castps_si512(Self::splat(one)), wide, mask);
+            _mm512_sub_ps(_mm512_castsi512_ps(raised), Self::splat(one + middle as f32))
+        }
+    }
 }
 
 /// Returns the mask of the first lanes.
@@ -203,9 +219,11 @@ pub(super) struct Avx2;
 impl Isa for Avx2 {
     type Vector = [__m256; 2];
     type Quads = [__m256i; 2];
-    type Pairs = [__m256i; 2];
+    type Sums = [__m256i; 2];
 
     const WIDE: bool = false;
+    // A sum of 16 bits grows by two products of at most 15 · 128.
+    const QUADS: usize = 8;
 
     #[inline(always)]
     fn fused(a: f32, b: f32, c: f32) -> f32 {
@@ -311,11 +329,13 @@ impl Isa for Avx2 {
     }
 
     #[inline(always)]
-    fn bits<const SHIFT: u32, const BITS: u32>(from: &[u8; LANES]) -> Self::Vector {
-        // SAFETY: as for `splat`; both halves of the array are readable.
-        unsafe {
-            [half_of_bits::<SHIFT, BITS>(from.as_ptr()), half_of_bits::<SHIFT, BITS>(from.as_ptr().add(LANES / 2))]
-        }
+    fn bits<const SHIFT: u32, const BITS: u32>(from: &[u8; LANES], shift: Self::Vector) -> Self::Vector {
+        Self::sum(numbers::<SHIFT, BITS>(from, 0), shift)
+    }
+
+    #[inline(always)]
+    fn centred_bits<const SHIFT: u32, const BITS: u32>(from: &[u8; LANES]) -> Self::Vector {
+        numbers::<SHIFT, BITS>(from, 1 << (BITS - 1))
     }
 
     #[inline(always)]
@@ -354,7 +374,7 @@ impl Isa for Avx2 {
     }
 
     #[inline(always)]
-    fn add_quads(sums: Self::Pairs, bytes: Self::Quads, by: [i8; 4]) -> Self::Pairs {
+    fn add_quads(sums: Self::Sums, bytes: Self::Quads, by: [i8; 4]) -> Self::Sums {
         // SAFETY: as for `splat`.
         unsafe {
             let by = _mm256_set1_epi32(bytemuck::cast(by));
@@ -364,13 +384,13 @@ impl Isa for Avx2 {
     }
 
     #[inline(always)]
-    fn no_pairs() -> Self::Pairs {
+    fn no_sums() -> Self::Sums {
         // SAFETY: as for `splat`.
         [unsafe { _mm256_setzero_si256() }; 2]
     }
 
     #[inline(always)]
-    fn joined_pairs(sums: Self::Pairs) -> Self::Vector {
+    fn joined_sums(sums: Self::Sums) -> Self::Vector {
         // SAFETY: as for `splat`.
         unsafe {
             let one = _mm256_set1_epi16(1);
@@ -386,20 +406,21 @@ impl Isa for Avx2 {
     }
 }
 
-/// Returns half of the lanes of [`Isa::bits`].
-///
-/// # Safety
-/// The processor has AVX2, and `LANES / 2` bytes are readable.
+/// Returns the number in `BITS` bits of each byte, from bit `SHIFT` on, less `middle`. The bits become those of a
+/// mantissa whose bit `SHIFT` stands for 1, without a shift.
 #[inline(always)]
-unsafe fn half_of_bits<const SHIFT: u32, const BITS: u32>(from: *const u8) -> __m256 {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let wide = _mm256_cvtepu8_epi32(_mm_loadl_epi64(from.cast()));
-        let shifted = _mm256_sll_epi32(wide, _mm_cvtsi32_si128(mantissa_shift(SHIFT, BITS)));
-        let (mask, one) = mantissa(BITS);
-        let low = _mm256_and_si256(shifted, _mm256_set1_epi32(mask));
-        _mm256_castsi256_ps(_mm256_or_si256(low, _mm256_set1_epi32(one)))
-    }
+fn numbers<const SHIFT: u32, const BITS: u32>(from: &[u8; LANES], middle: u32) -> [__m256; 2] {
+    let one = (1u32 << (23 - SHIFT)) as f32;
+    let half = |at: usize| {
+        // SAFETY: as for `Avx2::splat`; both halves of the array are readable.
+        unsafe {
+            let wide = _mm256_cvtepu8_epi32(_mm_loadl_epi64(from.as_ptr().add(at).cast()));
+            let bits = _mm256_and_si256(wide, _mm256_set1_epi32(((1 << BITS) - 1) << SHIFT));
+            let raised = _mm256_or_si256(bits, _mm256_castps_si256(_mm256_set1_ps(one)));
+            _mm256_sub_ps(_mm256_castsi256_ps(raised), _mm256_set1_ps(one + middle as f32))
+        }
+    };
+    [half(0), half(LANES / 2)]
 }
 
 /// Stores the first `count` lanes, at most eight. Masked stores take a dozen cycles on processors without mask

@@ -31,8 +31,8 @@ impl<E: Element, const ROWS: usize> Loop for Panel<'_, E, ROWS> {
     fn run<I: Isa>(self) -> Self::Output {
         let mut sums = [[0.0; PANEL]; ROWS];
         match (I::WIDE, ROWS) {
-            (true, _) => self.sums::<I, 4>(&mut sums),
-            (false, 1) => self.sums::<I, 2>(&mut sums),
+            (true, _) | (false, 1) => self.sums::<I, 4>(&mut sums),
+            (false, 2) => self.sums::<I, 2>(&mut sums),
             (false, _) => self.sums::<I, 1>(&mut sums),
         }
         sums
@@ -62,11 +62,17 @@ impl<E: Element, const ROWS: usize> Panel<'_, E, ROWS> {
         let depth = self.a[0].len();
         let mut total = [[I::splat(0.0); VECTORS]; ROWS];
         for (number, start) in (0..depth).step_by(self.block).enumerate() {
+            let steps = start..depth.min(start + self.block);
             let mut shift = [I::splat(0.0); VECTORS];
-            for v in 0..VECTORS {
-                shift[v] = shift_of::<I, E>(self.zero_points, number, at / LANES + v);
-            }
-            let sums = self.of_steps::<I, VECTORS>(at, start..depth.min(start + self.block), shift);
+            let sums = match self.zero_points {
+                Some(of) if E::MIDDLE != 0.0 => {
+                    for v in 0..VECTORS {
+                        shift[v] = negated::<I>(of, number, at / LANES + v);
+                    }
+                    self.of_steps::<I, VECTORS, true>(at, steps, shift)
+                }
+                _ => self.of_steps::<I, VECTORS, false>(at, steps, shift),
+            };
             let mut scale = [I::splat(1.0); VECTORS];
             if let Some(scales) = self.scales {
                 for v in 0..VECTORS {
@@ -82,9 +88,9 @@ impl<E: Element, const ROWS: usize> Panel<'_, E, ROWS> {
         total
     }
 
-    /// Returns the sums over steps; the first step begins a byte.
+    /// Returns the sums over steps; the first step begins a byte. Weights have a shift of their own if `SHIFTED`.
     #[inline(always)]
-    fn of_steps<I: Isa, const VECTORS: usize>(
+    fn of_steps<I: Isa, const VECTORS: usize, const SHIFTED: bool>(
         &self,
         at: usize,
         steps: Range<usize>,
@@ -104,7 +110,7 @@ impl<E: Element, const ROWS: usize> Panel<'_, E, ROWS> {
                 factors[i] = a[i][group];
             }
             I::prefetch((&raw const groups[group]).wrapping_byte_add(AHEAD).cast());
-            add_all::<I, E, ROWS, VECTORS>(&mut sums, &groups[group], at, &factors, shift);
+            add_all::<I, E, ROWS, VECTORS, SHIFTED>(&mut sums, &groups[group], at, &factors, shift);
         }
         if let Some(last) = last.first() {
             let mut factors = [E::Factors::zeroed(); ROWS];
@@ -112,7 +118,7 @@ impl<E: Element, const ROWS: usize> Panel<'_, E, ROWS> {
                 let rest = &self.a[i][steps.start + whole * E::STEPS..steps.end];
                 factors[i].as_mut()[..rest.len()].copy_from_slice(rest);
             }
-            add_all::<I, E, ROWS, VECTORS>(&mut sums, last, at, &factors, shift);
+            add_all::<I, E, ROWS, VECTORS, SHIFTED>(&mut sums, last, at, &factors, shift);
         }
         sums
     }
@@ -121,22 +127,22 @@ impl<E: Element, const ROWS: usize> Panel<'_, E, ROWS> {
 /// Adds the products of the steps that share bytes. Each call is written out, so that the step's position in the bytes
 /// is a constant.
 #[inline(always)]
-fn add_all<I: Isa, E: Element, const ROWS: usize, const VECTORS: usize>(
+fn add_all<I: Isa, E: Element, const ROWS: usize, const VECTORS: usize, const SHIFTED: bool>(
     sums: &mut Sums<I, ROWS, VECTORS>,
     columns: &[E::Bytes; PANEL / LANES],
     at: usize,
     factors: &[E::Factors; ROWS],
     shift: [I::Vector; VECTORS],
 ) {
-    add::<I, E, ROWS, VECTORS, 0>(sums, columns, at, factors, shift);
-    add::<I, E, ROWS, VECTORS, 1>(sums, columns, at, factors, shift);
-    add::<I, E, ROWS, VECTORS, 2>(sums, columns, at, factors, shift);
-    add::<I, E, ROWS, VECTORS, 3>(sums, columns, at, factors, shift);
+    add::<I, E, ROWS, VECTORS, SHIFTED, 0>(sums, columns, at, factors, shift);
+    add::<I, E, ROWS, VECTORS, SHIFTED, 1>(sums, columns, at, factors, shift);
+    add::<I, E, ROWS, VECTORS, SHIFTED, 2>(sums, columns, at, factors, shift);
+    add::<I, E, ROWS, VECTORS, SHIFTED, 3>(sums, columns, at, factors, shift);
 }
 
 /// Adds the products of one step, if there are that many steps.
 #[inline(always)]
-fn add<I: Isa, E: Element, const ROWS: usize, const VECTORS: usize, const STEP: usize>(
+fn add<I: Isa, E: Element, const ROWS: usize, const VECTORS: usize, const SHIFTED: bool, const STEP: usize>(
     sums: &mut Sums<I, ROWS, VECTORS>,
     columns: &[E::Bytes; PANEL / LANES],
     at: usize,
@@ -147,23 +153,11 @@ fn add<I: Isa, E: Element, const ROWS: usize, const VECTORS: usize, const STEP: 
         return;
     }
     for v in 0..VECTORS {
-        let mut weights = E::widened::<I>(&columns[at / LANES + v], STEP);
-        if E::EXCESS != 0.0 {
-            weights = I::sum(weights, shift[v]);
-        }
+        let bytes = &columns[at / LANES + v];
+        let weights = if SHIFTED { E::widened::<I>(bytes, STEP, shift[v]) } else { E::centred::<I>(bytes, STEP) };
         for i in 0..ROWS {
             sums[i][v] = I::fused_lanes(I::splat(factors[i].as_ref()[STEP]), weights, sums[i][v]);
         }
-    }
-}
-
-/// Returns what is added to widened weights of a block and a vector of columns: less [`Element::EXCESS`], less the zero
-/// points.
-#[inline(always)]
-pub(super) fn shift_of<I: Isa, E: Element>(zero_points: Option<&[f32]>, number: usize, vector: usize) -> I::Vector {
-    match zero_points {
-        Some(of) => I::fused_lanes(parameter::<I>(of, number, vector), I::splat(-1.0), I::splat(-E::EXCESS)),
-        None => I::splat(-(E::EXCESS + E::MIDDLE)),
     }
 }
 
@@ -171,4 +165,10 @@ pub(super) fn shift_of<I: Isa, E: Element>(zero_points: Option<&[f32]>, number: 
 #[inline(always)]
 pub(super) fn parameter<I: Isa>(parameters: &[f32], number: usize, vector: usize) -> I::Vector {
     I::load(&parameters[number * PANEL..][..PANEL].as_chunks().0[vector])
+}
+
+/// Returns the parameters of a block for a vector of columns with the other sign.
+#[inline(always)]
+pub(super) fn negated<I: Isa>(parameters: &[f32], number: usize, vector: usize) -> I::Vector {
+    I::fused_lanes(parameter::<I>(parameters, number, vector), I::splat(-1.0), I::splat(0.0))
 }

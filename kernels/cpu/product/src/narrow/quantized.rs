@@ -8,7 +8,7 @@ use super::panel::{AHEAD, parameter};
 use super::{Call, CpuKernel, Grid, KernelError, Packing, Rows, Weights};
 use anabranch_cpu_base::elements::{elements, elements_mut};
 use anabranch_cpu_base::layout::narrow::PANEL;
-use anabranch_cpu_base::vector::{Isa, LANES, Loop, vectorised};
+use anabranch_cpu_base::vector::{Isa, LANES, Loop, vectorised, vectorised_with_dots};
 use anabranch_op::tensor::Buffer;
 use std::sync::Arc;
 
@@ -17,9 +17,6 @@ const GROUP: usize = 8;
 
 /// Bits of the weights of a column and a group.
 pub(super) const GROUP_BITS: usize = 32;
-
-/// Groups whose sums fit 16 bits: each adds four products of at most 15 · 127.
-const GROUPS_TOGETHER: usize = 4;
 
 /// Greatest integer that elements are rounded to.
 const GREATEST: f32 = 127.0;
@@ -90,7 +87,7 @@ impl Integers<'_> {
 impl Rows for Integers<'_> {
     fn times<const COUNT: usize>(&self, row: usize, column: usize) -> [[f32; PANEL]; COUNT] {
         let [scales, zero_points] = self.weights.parameters(column);
-        vectorised(Panel {
+        vectorised_with_dots(Panel {
             rows: std::array::from_fn(|i| self.row(row + i)),
             weights: &elements(self.weights.packed)[column / PANEL * self.shape.groups..][..self.shape.groups],
             block: self.weights.block,
@@ -149,8 +146,9 @@ impl<const ROWS: usize> Panel<'_, ROWS> {
             let start = number * groups;
             let end = self.weights.len().min(start + groups);
             let mut sums = [[I::splat(0.0); VECTORS]; ROWS];
-            for first in (start..end).step_by(GROUPS_TOGETHER) {
-                self.add::<I, VECTORS>([first, end.min(first + GROUPS_TOGETHER)], at, &mut sums);
+            // Each group adds products of even and of odd steps.
+            for first in (start..end).step_by(I::QUADS / 2) {
+                self.add::<I, VECTORS>([first, end.min(first + I::QUADS / 2)], at, &mut sums);
             }
             for v in 0..VECTORS {
                 let scale = parameter::<I>(self.scales, number, at + v);
@@ -177,7 +175,7 @@ impl<const ROWS: usize> Panel<'_, ROWS> {
         at: usize,
         sums: &mut [[I::Vector; VECTORS]; ROWS],
     ) {
-        let mut pairs = [[I::no_pairs(); VECTORS]; ROWS];
+        let mut integers = [[I::no_sums(); VECTORS]; ROWS];
         for group in start..end {
             let columns = &self.weights[group];
             for v in 0..VECTORS {
@@ -186,13 +184,13 @@ impl<const ROWS: usize> Panel<'_, ROWS> {
                 let [even, odd] = I::nibbles(&columns[at + v]);
                 for i in 0..ROWS {
                     let [by_even, by_odd] = self.rows[i].factors[group];
-                    pairs[i][v] = I::add_quads(I::add_quads(pairs[i][v], even, by_even), odd, by_odd);
+                    integers[i][v] = I::add_quads(I::add_quads(integers[i][v], even, by_even), odd, by_odd);
                 }
             }
         }
         for i in 0..ROWS {
             for v in 0..VECTORS {
-                sums[i][v] = I::sum(sums[i][v], I::joined_pairs(pairs[i][v]));
+                sums[i][v] = I::sum(sums[i][v], I::joined_sums(integers[i][v]));
             }
         }
     }

@@ -214,8 +214,8 @@ fn quantised_rows_that_are_not_finite_give_no_numbers() {
 /// All weights and all factors have the greatest magnitude, so that 16-bit sums come as near to their end as they can.
 #[test]
 fn quantised_sums_do_not_overflow() {
-    for (level, block) in levels().flat_map(|level| [16, 32, 64, 1024].map(|block| (level, block))) {
-        let k = 2048;
+    for (level, block) in levels().flat_map(|level| [16, 32, 64, 1024, 8192].map(|block| (level, block))) {
+        let k = 16384;
         let packed = vec![[[0xFF; 4 * LANES]; PANEL / LANES]; k / 8];
         for sign in [1.0f32, -1.0] {
             let a = vec![sign * 2.0; k];

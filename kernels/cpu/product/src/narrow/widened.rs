@@ -3,7 +3,7 @@
 
 use super::Weights;
 use super::element::Element;
-use super::panel::{parameter, shift_of};
+use super::panel::{negated, parameter};
 use anabranch_cpu_base::layout::narrow::PANEL;
 use anabranch_cpu_base::team::{Tile, with_workspace};
 use anabranch_cpu_base::vector::{Isa, LANES, Loop, vectorised};
@@ -103,22 +103,44 @@ impl<E: Element> Loop for Widening<'_, E> {
         while start < steps.end {
             let number = start / block;
             let end = steps.end.min((number + 1) * block);
+            let lines = &mut panel[start - steps.start..end - steps.start];
             for v in 0..PANEL / LANES {
-                let shift = shift_of::<I, E>(zero_points, number, v);
-                for step in start..end {
-                    let mut wide = E::widened::<I>(&weights[step / E::STEPS][v], step % E::STEPS);
-                    if E::EXCESS != 0.0 {
-                        wide = I::sum(wide, shift);
-                    }
-                    if let Some(of) = scales {
-                        let scale = parameter::<I>(of, number, v);
-                        wide = I::fused_lanes(wide, scale, I::splat(0.0));
-                    }
-                    I::store(wide, &mut panel[step - steps.start][v]);
+                let shift = zero_points.map(|of| negated::<I>(of, number, v));
+                let scale = scales.map(|of| parameter::<I>(of, number, v));
+                let bytes = weights[start / E::STEPS..].iter().map(|columns| &columns[v]);
+                // The position of a step in its bytes must be known to the compiler, as it is in whole groups.
+                let mut whole = lines.chunks_exact_mut(E::STEPS);
+                let rest = bytes.clone().skip(whole.len());
+                for (lines, bytes) in whole.by_ref().zip(bytes) {
+                    widen::<I, E>(lines, v, bytes, shift, scale);
+                }
+                for (lines, bytes) in whole.into_remainder().chunks_mut(E::STEPS).zip(rest) {
+                    widen::<I, E>(lines, v, bytes, shift, scale);
                 }
             }
             start = end;
         }
+    }
+}
+
+/// Widens the numbers of a vector of columns whose steps share bytes.
+#[inline(always)]
+fn widen<I: Isa, E: Element>(
+    lines: &mut [Line],
+    vector: usize,
+    bytes: &E::Bytes,
+    shift: Option<I::Vector>,
+    scale: Option<I::Vector>,
+) {
+    for (step, line) in lines.iter_mut().enumerate() {
+        let mut wide = match shift {
+            Some(shift) => E::widened::<I>(bytes, step, shift),
+            None => E::centred::<I>(bytes, step),
+        };
+        if let Some(scale) = scale {
+            wide = I::fused_lanes(wide, scale, I::splat(0.0));
+        }
+        I::store(wide, &mut line[vector]);
     }
 }
 
