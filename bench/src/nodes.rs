@@ -1,11 +1,12 @@
 //! Nodes that the kernels' benches measure, and values for them.
 
 use anabranch_kernels::op::{
-    Binary, Conv, ConvTranspose, Coordinates, Domain, Expression, Interpolation, Literal, Map, MatMul, NearestRounding,
-    NodeSpec, Normalize, Op, Pool, PoolKind, Recurrent, RecurrentKind, Reduce, ReduceKind, Register, Resize, Softmax,
-    Step, Transpose, Unary,
+    Binary, Conv, ConvTranspose, Coordinates, Domain, Expression, Interpolation, Literal, Map, MatMul, NarrowFormat,
+    NarrowMatMul, NearestRounding, NodeSpec, Normalize, Op, Pool, PoolKind, Recurrent, RecurrentKind, Reduce,
+    ReduceKind, Register, Resize, Softmax, Step, Transpose, Unary,
 };
-use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
+use anabranch_kernels::{Buffer, DType, Shape, Tensor, TensorSpec};
+use std::sync::Arc;
 
 /// Returns the spec of an `f32` tensor of these dimensions.
 pub fn spec(dims: &[usize]) -> TensorSpec {
@@ -16,11 +17,24 @@ fn node(op: Op, inputs: &[&[usize]], output: &[usize]) -> NodeSpec {
     NodeSpec { op, inputs: inputs.iter().map(|dims| spec(dims)).collect(), outputs: vec![spec(output)] }
 }
 
-/// Returns pseudo-random values in [−1, 1), the same in every run.
+/// Returns pseudo-random values, the same in every run: bytes, or numbers in [−1, 1).
+///
+/// # Panics
+/// If the type is another than `u8`, `f16` or `f32`.
 pub fn values(spec: &TensorSpec) -> Tensor {
-    let value = |i: usize| (i.wrapping_mul(2_654_435_761) >> 7) as u16 as f32 / 32768.0 - 1.0;
-    let values: Vec<f32> = (0..spec.shape.elements()).map(value).collect();
-    Tensor::from_elements(spec.shape.clone(), &values).expect("as many values as elements")
+    let number = |i: usize| (i.wrapping_mul(2_654_435_761) >> 7) as u16;
+    let mut buffer = Buffer::zeroed(spec.bytes());
+    let numbered = buffer.bytes_mut().chunks_exact_mut(spec.dtype.size()).enumerate();
+    match spec.dtype {
+        DType::U8 => numbered.for_each(|(i, to)| to[0] = number(i) as u8),
+        // Exponents of 2⁻⁷ to 1, with any sign and mantissa.
+        DType::F16 => numbered.for_each(|(i, to)| to.copy_from_slice(&(number(i) & 0x9FFF | 0x2000).to_ne_bytes())),
+        DType::F32 => numbered.for_each(|(i, to)| {
+            to.copy_from_slice(&(f32::from(number(i)) / 32768.0 - 1.0).to_ne_bytes());
+        }),
+        other => panic!("no values of type {other:?}"),
+    }
+    Tensor::new(spec.clone(), Arc::new(buffer)).expect("a buffer of this size")
 }
 
 /// Returns an element-wise node on tensors of `dims`.
@@ -32,6 +46,18 @@ pub fn map(expression: Expression, dims: &[usize]) -> NodeSpec {
 /// Returns the product of `[m, k]` and `[k, n]`.
 pub fn matmul([m, n, k]: [usize; 3]) -> NodeSpec {
     node(Op::MatMul(MatMul::default()), &[&[m, k], &[k, n]], &[m, n])
+}
+
+/// Returns the product of `[m, k]` and weights `[n, k]` of a format, whose left-hand matrix may be rounded to integers.
+pub fn narrow([m, n, k]: [usize; 3], format: NarrowFormat, dtype: DType, quantize_a: bool) -> NodeSpec {
+    let op = NarrowMatMul { format, transpose_b: true, quantize_a, epilogue: None };
+    let line = k * op.bits() / (8 * dtype.size());
+    let weights = TensorSpec::new(dtype, Shape::new([n, line]).expect("a bench's tensors fit"));
+    let mut inputs = vec![spec(&[m, k]), weights];
+    if let NarrowFormat::Grid { block, .. } = format {
+        inputs.push(spec(&[n, k.div_ceil(block)]));
+    }
+    NodeSpec { op: Op::NarrowMatMul(op), inputs, outputs: vec![spec(&[m, n])] }
 }
 
 /// Returns `x / 2 · (1 + erf(x / √2))`, as exporters write it.
