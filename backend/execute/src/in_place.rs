@@ -12,7 +12,7 @@ use anabranch_ir::program::{Program, Value, ValueId};
 use anabranch_kernels::{Buffer, DType, Shape, Tensor, TensorSpec};
 use anabranch_placement_core::platform::DeviceId;
 use anabranch_plan::{ExecError, HOST, InPlace, Plan};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 /// The memory of all placeholders, by which they are known.
 fn nothing() -> &'static Arc<Buffer> {
@@ -22,8 +22,8 @@ fn nothing() -> &'static Arc<Buffer> {
 
 /// Returns the tensor without elements that stands for an input which goes on with a former output.
 pub fn placeholder(dtype: DType) -> Tensor {
-    let spec = TensorSpec::new(dtype, Shape::new([0]).expect("no elements"));
-    Tensor::new(spec, Arc::clone(nothing())).expect("no bytes")
+    static NONE: LazyLock<Shape> = LazyLock::new(|| Shape::new([0]).expect("no elements"));
+    Tensor::new(TensorSpec::new(dtype, NONE.clone()), Arc::clone(nothing())).expect("no bytes")
 }
 
 /// Whether a tensor is a [`placeholder`]: no other tensor without elements is.

@@ -14,6 +14,7 @@ use super::whole::RunPrediction;
 use anabranch_base::interruption;
 use anabranch_execute::{Deadline, RunOptions};
 use anabranch_kernels::Tensor;
+use in_place::Moves;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
@@ -65,6 +66,7 @@ pub struct Stateful {
     places: (Arc<[String]>, Vec<Option<usize>>),
     /// By pair, the state before the last run: memory for the next run's outputs.
     former: Vec<Option<Given>>,
+    moves: Moves,
     predicted: Option<RunPrediction>,
     /// Whether it is decided where the state stays.
     settled: bool,
@@ -101,6 +103,7 @@ impl Session {
             outputs,
             places: Default::default(),
             former,
+            moves: Moves::default(),
             predicted: None,
             settled: false,
             own_home: false,
@@ -198,7 +201,7 @@ impl Stateful {
                 self.outputs.write_over(*place, former);
             }
         }
-        self.session.run_with_state(&self.pairs, &mut self.inputs, &mut self.outputs, options)
+        self.session.run_with_state((&self.pairs, &mut self.moves), &mut self.inputs, &mut self.outputs, options)
     }
 
     /// Finds the places of the pairs' outputs, if these are not those of the run before.

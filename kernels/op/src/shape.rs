@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::sync::Arc;
 
 /// Maximum number of dimensions.
 pub const MAX_RANK: usize = 16;
@@ -23,10 +24,10 @@ pub enum ShapeError {
 /// Dimensions of a tensor, outermost first.
 ///
 /// The product of the dimensions, in elements of eight bytes, fits `isize`, so size arithmetic on a `Shape` cannot
-/// overflow.
+/// overflow. Clones share the dimensions, so that they allocate nothing.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "Vec<usize>", into = "Vec<usize>")]
-pub struct Shape(Vec<usize>);
+pub struct Shape(Option<Arc<[usize]>>);
 
 impl Shape {
     /// Creates a shape with these dimensions, outermost first.
@@ -41,39 +42,39 @@ impl Shape {
         }
         let bytes = dims.iter().filter(|d| **d != 0).try_fold(8usize, |n, d| n.checked_mul(*d));
         match bytes {
-            Some(bytes) if isize::try_from(bytes).is_ok() => Ok(Self(dims)),
+            Some(bytes) if isize::try_from(bytes).is_ok() => Ok(Self((!dims.is_empty()).then(|| dims.into()))),
             _ => Err(ShapeError::TooLarge(dims)),
         }
     }
 
     /// Returns the shape of a scalar: no dimensions, one element.
     pub const fn scalar() -> Self {
-        Self(Vec::new())
+        Self(None)
     }
 
     /// Returns the dimensions, outermost first.
     #[inline]
     pub fn dims(&self) -> &[usize] {
-        &self.0
+        self.0.as_deref().unwrap_or_default()
     }
 
     /// Returns the number of dimensions.
     #[inline]
     pub fn rank(&self) -> usize {
-        self.0.len()
+        self.dims().len()
     }
 
     /// Returns the number of elements; 1 for a scalar.
     #[inline]
     pub fn elements(&self) -> usize {
-        self.0.iter().product()
+        self.dims().iter().product()
     }
 
     /// Returns the row-major strides in elements.
     pub fn strides(&self) -> Vec<usize> {
         let mut strides = vec![1; self.rank()];
         for axis in (1..self.rank()).rev() {
-            strides[axis - 1] = strides[axis] * self.0[axis].max(1);
+            strides[axis - 1] = strides[axis] * self.dims()[axis].max(1);
         }
         strides
     }
@@ -88,7 +89,7 @@ impl Shape {
         let lead = target.rank().checked_sub(self.rank()).ok_or_else(error)?;
         let mut strides = vec![0; target.rank()];
         for (axis, stride) in self.strides().into_iter().enumerate() {
-            match (self.0[axis], target.0[lead + axis]) {
+            match (self.dims()[axis], target.dims()[lead + axis]) {
                 (1, _) => {}
                 (here, there) if here == there => strides[lead + axis] = stride,
                 _ => return Err(error()),
@@ -103,7 +104,7 @@ impl Shape {
     /// If they differ in a dimension in which neither is 1, or if the result is too large.
     pub fn broadcast(&self, other: &Self) -> Result<Self, ShapeError> {
         let rank = self.rank().max(other.rank());
-        let dim = |shape: &Self, axis: usize| (axis + shape.rank()).checked_sub(rank).map_or(1, |i| shape.0[i]);
+        let dim = |shape: &Self, axis: usize| (axis + shape.rank()).checked_sub(rank).map_or(1, |i| shape.dims()[i]);
         let mut dims = Vec::with_capacity(rank);
         for axis in 0..rank {
             dims.push(match (dim(self, axis), dim(other, axis)) {
@@ -141,17 +142,17 @@ impl TryFrom<Vec<usize>> for Shape {
 
 impl From<Shape> for Vec<usize> {
     fn from(shape: Shape) -> Self {
-        shape.0
+        shape.dims().to_vec()
     }
 }
 
 impl fmt::Display for Shape {
     /// Writes `1×3×224×224`, or `scalar`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() {
+        if self.dims().is_empty() {
             return f.write_str("scalar");
         }
-        for (axis, dim) in self.0.iter().enumerate() {
+        for (axis, dim) in self.dims().iter().enumerate() {
             if axis > 0 {
                 f.write_str("×")?;
             }

@@ -49,7 +49,8 @@ pub(crate) fn prepare(node: &NodeSpec, op: &Append) -> Box<dyn CpuKernel> {
 impl CpuKernel for AppendKernel {
     fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
         let [cache, new, starts] = call.inputs else { unreachable!("three inputs, as was checked") };
-        let starts = self.starts(elements(starts))?;
+        let starts = elements(starts);
+        self.verify(starts)?;
         let list = self.made * self.run;
         if list == 0 || self.lists == 0 {
             return Ok(());
@@ -62,7 +63,7 @@ impl CpuKernel for AppendKernel {
                 target[..own].copy_from_slice(&cache[number * own..][..own]);
                 target[own..].fill(0);
             }
-            let start = starts[number / self.lists] * self.run;
+            let start = self.start(starts[number / self.lists]) * self.run;
             let before = fresh.min(list - start);
             self.put(new, number * fresh, &mut target[start..start + before]);
             self.put(new, number * fresh + before, &mut target[..fresh - before]);
@@ -89,22 +90,24 @@ impl AppendKernel {
         }
     }
 
-    /// Where each row's new positions begin.
-    fn starts(&self, given: &[i64]) -> Result<Vec<usize>, KernelError> {
-        let start = |(row, start): (usize, &i64)| {
-            if self.circular {
-                return Ok(start.rem_euclid(self.made.max(1) as i64) as usize);
-            }
-            let sound = usize::try_from(*start).ok().filter(|from| *from <= self.made - self.new);
-            sound.ok_or_else(|| KernelError::Value {
+    /// Where a row's new positions begin.
+    fn start(&self, given: i64) -> usize {
+        if self.circular { given.rem_euclid(self.made.max(1) as i64) as usize } else { given as usize }
+    }
+
+    /// Checks that the new positions of all rows have room.
+    fn verify(&self, given: &[i64]) -> Result<(), KernelError> {
+        let has_room =
+            |start: i64| self.circular || usize::try_from(start).is_ok_and(|from| from <= self.made - self.new);
+        given.iter().enumerate().take(self.batch).try_for_each(|(row, start)| {
+            has_room(*start).then_some(()).ok_or_else(|| KernelError::Value {
                 op: "append",
                 reason: format!(
                     "{} positions from {start} on exceed a capacity of {} (row {row} of the batch)",
                     self.new, self.made
                 ),
             })
-        };
-        given.iter().enumerate().take(self.batch).map(start).collect()
+        })
     }
 }
 

@@ -76,7 +76,8 @@ impl CpuKernel for RotaryKernel {
         if out.is_empty() {
             return Ok(());
         }
-        let positions = self.places(elements(positions), out.len() / (heads * length * depth))?;
+        let positions = elements(positions);
+        self.verify(positions, out.len() / (heads * length * depth))?;
         let rows = (PIECE / depth).max(1);
         call.team.run_pieces(out, rows * depth, &|piece, out| {
             for (at, out) in out.chunks_exact_mut(depth).enumerate() {
@@ -84,7 +85,7 @@ impl CpuKernel for RotaryKernel {
                 let (row, query) = (row / length, row % length);
                 let (item, head) = (row / heads, row % heads);
                 let from = if self.op.by_head { row * length + query } else { (item * length + query) * heads + head };
-                let angle = positions[item * length + query] * pairs;
+                let angle = self.position(positions, item, query) as usize * pairs;
                 vectorised(Turn {
                     x: &x[from * depth..][..depth],
                     cosines: &cosines[angle..][..pairs],
@@ -99,20 +100,25 @@ impl CpuKernel for RotaryKernel {
 }
 
 impl RotaryKernel {
-    /// The position of each query of each row of the batch.
-    fn places(&self, given: &[i64], batch: usize) -> Result<Vec<usize>, KernelError> {
-        let place = |at: usize| {
-            let (row, query) = (at / self.length, at % self.length);
-            let position = if self.own { given[at] } else { given[row].saturating_add(query as i64) };
-            usize::try_from(position).ok().filter(|place| *place < self.positions).ok_or_else(|| KernelError::Value {
+    /// The position of a query of a row of the batch.
+    fn position(&self, given: &[i64], row: usize, query: usize) -> i64 {
+        if self.own { given[row * self.length + query] } else { given[row].saturating_add(query as i64) }
+    }
+
+    /// Checks that there are angles for all positions.
+    fn verify(&self, given: &[i64], batch: usize) -> Result<(), KernelError> {
+        (0..batch * self.length).try_for_each(|at| {
+            let row = at / self.length;
+            let position = self.position(given, row, at % self.length);
+            let sound = usize::try_from(position).is_ok_and(|position| position < self.positions);
+            sound.then_some(()).ok_or_else(|| KernelError::Value {
                 op: "rotary",
                 reason: format!(
                     "position {position} is outside the {} positions that have angles (row {row} of the batch)",
                     self.positions
                 ),
             })
-        };
-        (0..batch * self.length).map(place).collect()
+        })
     }
 }
 

@@ -104,25 +104,28 @@ impl<S: Stored> Kernel<S> {
         usize::try_from(start.max(0)).unwrap_or(usize::MAX).min(end)..end
     }
 
-    /// The rows of the batch, whose lengths are checked.
-    fn rows(&self, first: &[i64], filled: &[i64]) -> Result<Vec<Row>, KernelError> {
+    /// A row of the batch, whose length is sound.
+    fn row(&self, first: i64, filled: i64) -> Row {
         let most = self.bias.as_ref().map_or(self.sizes.capacity, |bias| bias.keys.min(self.sizes.capacity));
-        let row = |(row, (first, filled)): (usize, (&i64, &i64))| {
-            let sound = usize::try_from(*filled).ok().filter(|keys| *keys <= self.sizes.capacity);
-            let filled = sound.ok_or_else(|| KernelError::Value {
+        Row { first, filled: (filled as usize).min(most) }
+    }
+
+    /// Checks the lengths of all rows of the batch.
+    fn verify(&self, filled: &[i64]) -> Result<(), KernelError> {
+        let is_sound = |keys: i64| usize::try_from(keys).is_ok_and(|keys| keys <= self.sizes.capacity);
+        filled.iter().enumerate().try_for_each(|(row, filled)| {
+            is_sound(*filled).then_some(()).ok_or_else(|| KernelError::Value {
                 op: "attention",
                 reason: format!("{filled} keys exceed a capacity of {} (row {row} of the batch)", self.sizes.capacity),
-            })?;
-            Ok(Row { first: *first, filled: filled.min(most) })
-        };
-        first.iter().zip(filled).enumerate().map(row).collect()
+            })
+        })
     }
 
     /// Returns the parts of the output: whole groups of heads, as many as pay together.
-    fn grid(&self, rows: &[Row]) -> Grid {
+    fn grid(&self, rows: impl Iterator<Item = Row>) -> Grid {
         let AttentionSizes { batch, heads, queries, depth, width, .. } = self.sizes;
         let last = queries.saturating_sub(1);
-        let keys = rows.iter().map(|row| self.seen(*row, last).len()).max().unwrap_or(0);
+        let keys = rows.map(|row| self.seen(row, last).len()).max().unwrap_or(0);
         let work = keys * self.rows.min(queries) * self.group() * (depth + width);
         let groups = (PIECE / work.max(1)).clamp(1, self.sizes.shared);
         let tile_columns = groups * self.group() * width;
@@ -216,12 +219,14 @@ impl<S: Stored + Pod> CpuKernel for Kernel<S> {
         let [queries, keys, values, first, filled, bias @ ..] = call.inputs else {
             unreachable!("five inputs at least, as was checked")
         };
-        let rows = self.rows(elements(first), elements(filled))?;
+        let (first, filled) = (elements::<i64>(first), elements::<i64>(filled));
+        self.verify(filled)?;
+        let rows = first.iter().zip(filled).map(|(first, filled)| self.row(*first, *filled));
         let bias = bias.first().map_or(&[][..], |bias| elements(bias));
         let inputs = Inputs::<S> { queries: elements(queries), keys: elements(keys), values: elements(values), bias };
         let out: &mut [f32] = elements_mut(call.outputs[0]);
-        call.team.run_tiles(out, self.grid(&rows), &|tile| {
-            let row = rows[tile.matrix];
+        call.team.run_tiles(out, self.grid(rows), &|tile| {
+            let row = self.row(first[tile.matrix], filled[tile.matrix]);
             self.compute(tile, row, &inputs);
         });
         Ok(())

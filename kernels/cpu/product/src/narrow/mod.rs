@@ -222,19 +222,15 @@ impl<E: Element> Kernel<E> {
     /// # Errors
     /// If the kernel has not received a constant.
     fn weights<'a>(&'a self, inputs: &[&[u8]], mut scratch: &'a mut [f32]) -> Result<Weights<'a>, KernelError> {
-        let mut matrices = Vec::with_capacity(3);
-        for input in self.packed() {
+        let mut matrices = [None; 3];
+        for (input, matrix) in self.packed().zip(&mut matrices) {
             let (own, rest) = scratch.split_at_mut(input.scratch_floats());
-            matrices.push(input.matrices(inputs, own)?);
+            *matrix = Some(input.matrices(inputs, own)?);
             scratch = rest;
         }
-        Ok(Weights {
-            packed: matrices[0].bytes(),
-            depth: self.depth,
-            block: self.block,
-            scales: matrices.get(1).copied(),
-            zero_points: matrices.get(2).copied(),
-        })
+        let [packed, scales, zero_points] = matrices;
+        let packed = packed.map_or(&[][..], |packed| packed.bytes());
+        Ok(Weights { packed, depth: self.depth, block: self.block, scales, zero_points })
     }
 
     /// Computes all tiles.
