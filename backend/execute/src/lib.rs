@@ -151,8 +151,8 @@ impl Executor {
     /// Runs the plan as [`Self::run`] does, and reuses the memory of a former result.
     ///
     /// Tensors of `output` that nothing else holds are overwritten. A repeated run on CPUs with the same `output`, if
-    /// it is not queued, allocates nothing but a few bytes for a token or a timeout, which kernels check. After an error
-    /// `output` has at most the former outputs that the run went on with, in their places.
+    /// it is not queued, allocates nothing but a few bytes for a token or a timeout, which kernels check. After an
+    /// error `output` has at most the former outputs that the run went on with, in their places.
     ///
     /// # Errors
     /// As [`Self::run`].

@@ -1,5 +1,5 @@
-//! A decoding step does not allocate more than it did. The test is a separate executable because its allocator counts the
-//! allocations of the whole process.
+//! A decoding step does not allocate more than it did. The test is a separate executable because its allocator counts
+//! the allocations of the whole process.
 
 use anabranch_kernels::{Shape, Tensor};
 use anabranch_session::{Inputs, Session, SessionConfig};
