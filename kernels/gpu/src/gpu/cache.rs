@@ -204,6 +204,20 @@ mod tests {
     }
 
     #[test]
+    fn caches_of_other_types_are_refused() {
+        for dtype in [DType::F64, DType::I64, DType::I32, DType::I16, DType::U8, DType::Bool] {
+            let of = |positions: usize| testing::tensor(dtype, &[1, 2, positions, 4], |_| 1.0);
+            let inputs = [of(5), of(1), Tensor::from_i64s(&[0])];
+            let node = NodeSpec {
+                outputs: vec![inputs[0].spec().clone()],
+                ..node(Op::Append(Append { circular: false }), &inputs, &[1, 2, 5, 4])
+            };
+            let refused = crate::gpu::supports(&node, &[false; 3], gpu().facts());
+            assert!(matches!(refused, Err(KernelError::Unsupported { .. })), "{dtype}: {refused:?}");
+        }
+    }
+
+    #[test]
     fn angles_of_positions_outside_are_those_of_the_ends() {
         let angles = || [given(2, &[12, 2]), given(3, &[12, 2])];
         let made = |place| {

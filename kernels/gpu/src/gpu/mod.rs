@@ -228,14 +228,14 @@ fn recipe<'n>(node: &'n NodeSpec, constants: &[bool]) -> Result<Recipe<'n>, Kern
     // Integers, and weights that are widened where they are read.
     let other = |input: usize| match &node.op {
         Op::Gather(_) | Op::NarrowMatMul(_) => input == 1,
-        // The checks of these ops leave three types of floats.
+        // Its check leaves the types of caches.
         Op::Attention(_) => matches!(input, 1..=4),
-        Op::Append(_) => true,
+        Op::Append(_) => input == 2 || stored::is_cached(node.inputs[input].dtype),
         Op::Rotary(_) => input == 3,
         _ => false,
     };
     let read = node.inputs.iter().enumerate().filter(|(input, _)| !other(*input)).map(|(_, spec)| spec);
-    let made = node.outputs.iter().filter(|_| !matches!(node.op, Op::Append(_)));
+    let made = node.outputs.iter().filter(|spec| !matches!(node.op, Op::Append(_)) || !stored::is_cached(spec.dtype));
     if let Some(spec) = read.chain(made).find(|spec| !float(spec)) {
         return Err(node.unsupported(format!("GPU kernels compute only f32, but a tensor is {}", spec.dtype)));
     }

@@ -2,7 +2,12 @@
 
 use anabranch_op::dtype::DType;
 
-/// Returns the elements of a word.
+/// Whether caches on GPUs hold elements of the type.
+pub(super) const fn is_cached(dtype: DType) -> bool {
+    matches!(dtype, DType::F32 | DType::F16 | DType::BF16)
+}
+
+/// Returns the elements of a word, for a type that caches hold.
 pub(super) const fn per_word(dtype: DType) -> usize {
     4 / dtype.size()
 }
