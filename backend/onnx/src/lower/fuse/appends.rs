@@ -24,7 +24,9 @@ pub(super) fn round_in_appends(graph: &mut Graph) {
 /// Returns the position of the expression before the append at `position`, the expression without its rounding unless
 /// it does nothing else, and the append that rounds.
 fn rounding(graph: &Graph, position: usize) -> Option<(usize, Option<Node>, Node)> {
-    let append = graph.node(position).filter(|node| matches!(node.spec.op, Op::Append(_)))?;
+    // A value that is appended to itself is a cache, too, and keeps its type.
+    let is_append = |node: &&Node| matches!(node.spec.op, Op::Append(_)) && node.inputs[0] != node.inputs[1];
+    let append = graph.node(position).filter(is_append)?;
     let (at, earlier) = graph.sole_maker(append.inputs[1], position)?;
     let map = as_map(&earlier.spec)?;
     let is_narrow = matches!(append.spec.inputs[1].dtype, DType::F16 | DType::BF16);

@@ -131,7 +131,7 @@ impl Random<'_, '_> {
         self.node(Op::Map(Map { domain, expression }), inputs, dtype, &dims);
     }
 
-    /// Appends the last value to a cache of 16-bit floats.
+    /// Appends the last value to a cache of 16-bit floats, or to itself.
     fn append(&mut self) -> Result<()> {
         let dtype = if self.u.arbitrary()? { DType::F16 } else { DType::BF16 };
         let last = self.pool[self.pool.len() - 1];
@@ -140,11 +140,13 @@ impl Random<'_, '_> {
         }
         let new = self.pool[self.pool.len() - 1];
         let cache = TensorSpec::new(dtype, shape(&[1, 1, COUNT + 1, 1]));
-        let past = self.constant_of(Tensor::zeroed(cache.clone()));
+        let is_own = self.u.ratio(1, 4)?;
+        let past = if is_own { new } else { self.constant_of(Tensor::zeroed(cache.clone())) };
         let start = self.constant_of(Tensor::from_i64s(&[1]));
         let made = self.program.add_node("append", Op::Append(Append { circular: false }), &[past, new, start], cache);
         if let Some(node) = self.program.nodes.last_mut() {
-            node.spec.inputs[1].shape = shape(&[1, 1, COUNT, 1]);
+            let read = if is_own { 0..2 } else { 1..2 };
+            node.spec.inputs[read].iter_mut().for_each(|spec| spec.shape = shape(&[1, 1, COUNT, 1]));
         }
         self.program.add_output("appended", made);
         Ok(())
