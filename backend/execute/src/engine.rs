@@ -28,6 +28,7 @@ use anabranch_base::sync::{Mutex, lock};
 use anabranch_device::ComputeDevice;
 use anabranch_ir::program::{NodeId, ValueId};
 use anabranch_kernels::cpu::Team;
+use anabranch_kernels::gpu::{Gpu, GpuBuffer};
 use anabranch_kernels::{Buffer, Tensor};
 use anabranch_placement_core::platform::DeviceId;
 use anabranch_plan::{ExecError, HOST, Kernels, Plan};
@@ -201,6 +202,11 @@ impl Engine {
             }
         }
         spare.fill(None);
+    }
+
+    /// Returns the slot on a GPU that holds this output in place, if no run had it yet; once.
+    pub(super) fn unused_slot(&self, device: DeviceId, output: u32) -> Option<(Arc<Gpu>, GpuBuffer)> {
+        lock(&self.stations.get(device.index())?.as_ref()?.worker).unused_slot(output)
     }
 
     /// Lets the host go on in place with a former output; gives the buffer back if that cannot be.

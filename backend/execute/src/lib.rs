@@ -225,15 +225,14 @@ impl Executor {
         // A caller that panicked while it held the lock had its turn, so that all workers are idle or gone.
         let mut state = lock(&self.state);
         let engine = self.current_engine(&mut state)?;
-        let on_gpus =
-            OnGpus { plan: &self.plan, program: self.program(), pool: &self.pool, in_place: &self.in_place_on_gpus };
+        let on_gpus = self.on_gpus(&engine);
         let tensors = on_gpus.tensors(resident, &mut output.resident)?;
         state.keep(output);
         let moved = match self.go_on(&engine, &mut state, inputs) {
             Ok(moved) => moved,
             Err(error) => {
                 state.put_back(output);
-                output.resident = on_gpus.left(resident, &tensors);
+                output.resident = on_gpus.left(resident, &tensors.inputs);
                 return Err(error);
             }
         };
@@ -252,7 +251,7 @@ impl Executor {
         if let Err(broken) = result {
             drop(replaced);
             self.leave(&engine, inputs, moved, &mut output.outputs);
-            output.resident = on_gpus.left(resident, &tensors);
+            output.resident = on_gpus.left(resident, &tensors.inputs);
             if broken.beyond_repair || !engine.reset() {
                 state.engine = None;
                 self.pool.forget_lost();
@@ -269,6 +268,10 @@ impl Executor {
         output.resident = tensors.outputs;
         let on_host = |at: usize| self.plan.output_device(at) == HOST;
         state.fill(self.program(), on_host, &engine, output)
+    }
+
+    fn on_gpus<'a>(&'a self, engine: &'a Engine) -> OnGpus<'a> {
+        OnGpus { plan: &self.plan, program: self.program(), pool: &self.pool, engine, in_place: &self.in_place_on_gpus }
     }
 
     /// Returns the GPU node whose value a transfer moves, and whether it passes the value on while it computes.

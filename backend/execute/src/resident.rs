@@ -1,5 +1,6 @@
 //! Tensors that stay on a device: the output of one run is the input of a later one without crossing the bus.
 
+use super::engine::Engine;
 use super::in_place::{is_placeholder, placeholder};
 use super::link::download;
 use super::pool::DevicePool;
@@ -148,12 +149,14 @@ impl DevicePool {
         Ok(DeviceTensor { spec: tensor.spec().clone(), device: target.name().into(), memory })
     }
 
-    /// Returns a buffer for an output on a GPU: a former output's that nothing else holds, or a new buffer.
+    /// Returns a buffer for an output on a GPU: a former output's that nothing else holds, the plan's own that no run
+    /// had yet, or a new buffer.
     fn target(
         &self,
         device: DeviceId,
         spec: &TensorSpec,
         former: Option<DeviceTensor>,
+        unused: impl FnOnce() -> Option<(Arc<Gpu>, GpuBuffer)>,
     ) -> Result<DeviceTensor, ExecError> {
         if let Some(mut former) = former
             && former.spec == *spec
@@ -162,9 +165,13 @@ impl DevicePool {
         {
             return Ok(former);
         }
-        let gpu = self.gpu(device)?;
-        let buffer = gpu.storage((spec.bytes().max(1) as u64).next_multiple_of(4));
-        let (device, memory) = (self.devices()[device.index()].name().into(), Memory::Gpu(Arc::new((gpu, buffer))));
+        let new = || {
+            let gpu = self.gpu(device)?;
+            let buffer = gpu.storage((spec.bytes().max(1) as u64).next_multiple_of(4));
+            Ok::<_, ExecError>((gpu, buffer))
+        };
+        let memory = Memory::Gpu(Arc::new(unused().map_or_else(new, Ok)?));
+        let device = self.devices()[device.index()].name().into();
         Ok(DeviceTensor { spec: spec.clone(), device, memory })
     }
 }
@@ -174,6 +181,7 @@ pub(super) struct OnGpus<'a> {
     pub(super) plan: &'a Plan,
     pub(super) program: &'a Program,
     pub(super) pool: &'a DevicePool,
+    pub(super) engine: &'a Engine,
     /// Inputs that may lie in the memory of outputs, by their numbers among those of GPUs.
     pub(super) in_place: &'a [InPlace],
 }
@@ -183,15 +191,15 @@ impl OnGpus<'_> {
     /// nothing else holds it, the output. Other former outputs that nothing holds are written again.
     ///
     /// # Errors
-    /// If an input is not there. What the run would have gone on with is then where it was.
+    /// If an input is not there, or a GPU was lost. What the run would have gone on with is then where it was.
     pub(super) fn tensors(
         &self,
         given: &[DeviceTensor],
-        former: &mut Vec<DeviceTensor>,
+        resident: &mut Vec<DeviceTensor>,
     ) -> Result<GpuTensors, ExecError> {
         let mut inputs = given.to_vec();
         for pair in self.continuing(given) {
-            let there = former.get(pair.output).filter(|tensor| !tensor.is_placeholder());
+            let there = resident.get(pair.output).filter(|tensor| !tensor.is_placeholder());
             let missing = || {
                 let text = format!(
                     "input {} of those on GPUs continues a former output, but no former output is there",
@@ -202,7 +210,7 @@ impl OnGpus<'_> {
             inputs[pair.input] = there.ok_or_else(missing)?.clone();
         }
         self.verify(&inputs)?;
-        let mut former: Vec<_> = std::mem::take(former).into_iter().map(Some).collect();
+        let mut former: Vec<_> = std::mem::take(resident).into_iter().map(Some).collect();
         for pair in self.continuing(given) {
             inputs[pair.input] = DeviceTensor::placeholder(DType::U8);
             if let Some(tensor) = &mut former[pair.output] {
@@ -218,19 +226,25 @@ impl OnGpus<'_> {
             outputs.filter(|(device, _)| *device != HOST).enumerate().map(|(at, (device, spec))| {
                 match former.get_mut(at).and_then(Option::take) {
                     Some(tensor) if is_input(at) => Ok(DeviceTensor { spec: spec.clone(), ..tensor }),
-                    tensor => self.pool.target(device, spec, tensor),
+                    tensor => self.pool.target(device, spec, tensor, || self.engine.unused_slot(device, at as u32)),
                 }
             });
-        Ok(GpuTensors { outputs: outputs.collect::<Result<_, _>>()?, inputs })
+        match outputs.collect::<Result<_, _>>() {
+            Ok(outputs) => Ok(GpuTensors { inputs, outputs }),
+            Err(error) => {
+                *resident = self.left(given, &inputs);
+                Err(error)
+            }
+        }
     }
 
     /// Returns the former outputs that a failed run went on with, in their places among the outputs. A placeholder
     /// stands for other outputs.
-    pub(super) fn left(&self, given: &[DeviceTensor], tensors: &GpuTensors) -> Vec<DeviceTensor> {
+    pub(super) fn left(&self, given: &[DeviceTensor], inputs: &[DeviceTensor]) -> Vec<DeviceTensor> {
         let mut left = Vec::new();
         for pair in self.continuing(given) {
             left.resize_with(pair.output, || DeviceTensor::placeholder(DType::U8));
-            left.push(tensors.inputs[pair.input].clone());
+            left.push(inputs[pair.input].clone());
         }
         left
     }

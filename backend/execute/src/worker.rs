@@ -10,7 +10,7 @@ use super::supervise::Supervisor;
 use super::worker_program::{Feed, NO_GATE};
 use anabranch_base::wait::spin_for;
 use anabranch_kernels::cpu::Interrupt;
-use anabranch_kernels::gpu::Gpu;
+use anabranch_kernels::gpu::{Gpu, GpuBuffer};
 use anabranch_kernels::{Buffer, KernelError, Tensor};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -41,6 +41,11 @@ pub(super) trait Worker: Send {
 
     /// Returns the caller's tensors on GPUs, if it is a GPU's worker.
     fn tensors(&mut self) -> Option<&mut GpuTensors> {
+        None
+    }
+
+    /// Returns a GPU's slot that holds this output in place, if no run had it yet; once.
+    fn unused_slot(&mut self, _output: u32) -> Option<(Arc<Gpu>, GpuBuffer)> {
         None
     }
 

@@ -16,8 +16,8 @@ use super::faults::Operation;
 use super::resident::DeviceTensor;
 use super::run_channels::{Halt, Wait};
 use super::worker::{GpuTensors, Log, Run, Worker};
-use super::worker_program::{After, DeviceProgram, Gate, NO_GATE, NodeCall, Streaming, Work};
-use anabranch_kernels::gpu::{Gpu, Kernel};
+use super::worker_program::{After, DeviceProgram, Gate, HandedOut, NO_GATE, NodeCall, Streaming, Work};
+use anabranch_kernels::gpu::{Gpu, GpuBuffer, Kernel};
 use anabranch_placement_core::platform::DeviceId;
 use anabranch_plan::GPU_BATCH;
 use lost::wait_for_work;
@@ -121,9 +121,9 @@ impl GpuWorker {
 
     /// Makes slots the buffers of the outputs that they hold.
     fn take_over(&self) -> Result<(), Failure> {
-        for slot in &self.program.handed_out {
-            self.side.take_over(slot.cell, &given(&self.tensors.outputs, slot.output)?);
-        }
+        let buffer = |slot: &HandedOut| Ok::<_, Failure>((slot.cell, given(&self.tensors.outputs, slot.output)?));
+        let slots: Vec<_> = self.program.handed_out.iter().map(buffer).collect::<Result<_, Failure>>()?;
+        self.side.take_over(slots.into_iter());
         Ok(())
     }
 
@@ -221,6 +221,10 @@ impl Worker for GpuWorker {
 
     fn tensors(&mut self) -> Option<&mut GpuTensors> {
         Some(&mut self.tensors)
+    }
+
+    fn unused_slot(&mut self, output: u32) -> Option<(Arc<Gpu>, GpuBuffer)> {
+        Some((Arc::clone(&self.side.gpu), self.side.unused_slot(output)?))
     }
 
     fn gpu(&self) -> Option<&Arc<Gpu>> {

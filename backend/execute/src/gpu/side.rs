@@ -3,7 +3,7 @@
 use super::lost::healthy;
 use crate::error::{Failure, FailureSite};
 use crate::memory_accounting::MemoryAccounting;
-use crate::worker_program::{DeviceProgram, NodeCall, Operand};
+use crate::worker_program::{DeviceProgram, HandedOut, NodeCall, Operand};
 use anabranch_base::sync::{Mutex, lock};
 use anabranch_kernels::gpu::{self, Buffers, Gpu, Kernel};
 use anabranch_kernels::{KernelError, Tensor};
@@ -16,6 +16,8 @@ pub(crate) struct GpuSide {
     pub(crate) gpu: Arc<Gpu>,
     /// Slots, then constants, as in the worker program's cells; a GPU has no guests.
     cells: Vec<Mutex<wgpu::Buffer>>,
+    /// Slots for the caller that no run had yet: the first output lies there, so that it needs no other memory.
+    unused: Mutex<Vec<HandedOut>>,
     /// Kernels of each node of the device's worker program: one for the whole node, or one per chunk.
     nodes: Vec<Mutex<Vec<Kernel>>>,
     /// Constants shared with the other plans of its session.
@@ -55,7 +57,8 @@ impl GpuSide {
         let nodes = nodes.into_iter().map(Mutex::new).collect();
         let cells = making.cells.into_iter().map(Mutex::new).collect();
         gpu.poll(None).map_err(|error| ExecError::unusable(name, &error))?;
-        Ok(Arc::new(Self { gpu, cells, nodes, _constants: constants }))
+        let unused = Mutex::new(worker_program.handed_out.clone());
+        Ok(Arc::new(Self { gpu, cells, unused, nodes, _constants: constants }))
     }
 
     /// The buffer of a cell in this run.
@@ -63,20 +66,30 @@ impl GpuSide {
         lock(&self.cells[cell as usize]).clone()
     }
 
+    /// Returns the buffer of the slot that holds this output, if no run had it yet; once.
+    pub(crate) fn unused_slot(&self, output: u32) -> Option<wgpu::Buffer> {
+        let mut unused = lock(&self.unused);
+        let at = unused.iter().position(|slot| slot.output == output)?;
+        Some(self.cell(unused.swap_remove(at).cell))
+    }
+
     /// The kernels of a node, by its place in the worker program.
     pub(crate) fn kernels(&self, node: usize) -> MutexGuard<'_, Vec<Kernel>> {
         lock(&self.nodes[node])
     }
 
-    /// Makes a slot the caller's buffer `to`; takes time only if it is another buffer.
-    pub(crate) fn take_over(&self, cell: u32, to: &wgpu::Buffer) {
-        let mut held = lock(&self.cells[cell as usize]);
-        if *held != *to {
-            let kernels = |node: &Mutex<Vec<Kernel>>| {
-                lock(node).iter_mut().for_each(|kernel| kernel.rebind(&self.gpu, &held, to));
-            };
-            self.nodes.iter().for_each(kernels);
-            *held = to.clone();
+    /// Makes slots the caller's buffers; takes time only for those that are other buffers.
+    pub(crate) fn take_over(&self, slots: impl Iterator<Item = (u32, wgpu::Buffer)>) {
+        lock(&self.unused).clear();
+        let change = |(cell, to): (u32, wgpu::Buffer)| {
+            let held = &mut *lock(&self.cells[cell as usize]);
+            (*held != to).then(|| (std::mem::replace(held, to.clone()), to))
+        };
+        let changes: Vec<_> = slots.filter_map(change).collect();
+        if !changes.is_empty() {
+            for node in &self.nodes {
+                lock(node).iter_mut().for_each(|kernel| kernel.rebind(&self.gpu, &changes));
+            }
         }
     }
 

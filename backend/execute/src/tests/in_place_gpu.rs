@@ -4,7 +4,10 @@ use super::in_place::{CAPACITY, at, new, program};
 use super::{Executor, executor_on, gpu, inputs, pool};
 use crate::{CancelToken, DevicePool, DeviceTensor, Kernels, RunOptions, RunOutput};
 use anabranch_base::error_kind::ErrorKind;
-use anabranch_kernels::{DType, Tensor};
+use anabranch_base::sync::lock;
+use anabranch_ir::program::{Program, floats};
+use anabranch_kernels::op::{Append, Op};
+use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
 use anabranch_placement_core::platform::DeviceId;
 use anabranch_plan::tasks::Residence;
 use anabranch_plan::test_programs::PlacedProgram;
@@ -72,6 +75,19 @@ fn steps_copy_no_position_of_a_cache_and_have_the_bits_of_the_host() {
 }
 
 #[test]
+fn the_first_output_lies_in_the_memory_of_the_plan() {
+    let Some(_) = gpu() else { return };
+    let pool = pool(&placed(GPU), 1);
+    let [untouched, executor] = [on(GPU, &pool), on(GPU, &pool)];
+    let engine = |executor: &Executor| lock(&executor.state).engine.clone().expect("built");
+    assert!(engine(&untouched).unused_slot(GPU, 0).is_some());
+    let (engine, given) = (engine(&executor), pool.upload(GPU, &past()).expect("it is open"));
+    let tensors = executor.on_gpus(&engine).tensors(&[given], &mut Vec::new()).expect("they fit");
+    assert!(tensors.outputs[0].buffer().is_some());
+    assert!(engine.unused_slot(GPU, 0).is_none(), "it was not used");
+}
+
+#[test]
 fn a_cache_that_somebody_holds_is_copied_once_and_left_as_it_is() {
     let Some(_) = gpu() else { return };
     let pool = pool(&placed(GPU), 1);
@@ -132,4 +148,45 @@ fn a_run_that_fails_gives_the_cache_back() {
     let error = step(&executor, &standing(), 1, &options, &mut RunOutput::default()).expect_err("nothing is there");
     assert_eq!(error.kind, ErrorKind::Input);
     assert!(error.to_string().contains("continues a former output"), "{error}");
+}
+
+#[test]
+fn caches_may_change_places_between_runs() {
+    let Some(_) = gpu() else { return };
+    let placed = |home: DeviceId| {
+        let mut program = Program::default();
+        let spec = |dims: &[usize]| floats(dims);
+        let pasts = ["a", "b"].map(|name| program.add_input(name, spec(&[1, 2, CAPACITY, 3])));
+        let new = program.add_input("new", spec(&[1, 2, 1, 3]));
+        let start = program.add_input("start", TensorSpec::new(DType::I64, Shape::new([1]).expect("small")));
+        for past in pasts {
+            let op = Op::Append(Append { circular: false });
+            let present = program.add_node("append", op, &[past, new, start], spec(&[1, 2, CAPACITY, 3]));
+            program.add_output("present", present);
+        }
+        let residence = Residence { inputs: vec![home, home, HOST, HOST], outputs: vec![home; 2] };
+        PlacedProgram::with_residence(program, &["cpu", "gpu"], &[home.0; 2], &residence)
+    };
+    let pool = pool(&placed(GPU), 1);
+    let [on_host, on_gpu] = [HOST, GPU].map(|home| {
+        let placed = placed(home);
+        let kernels = Arc::new(Kernels::new(Arc::new(placed.program.clone())));
+        executor_on(&pool, &placed, kernels, &PlanOptions::default())
+    });
+    let (options, mut own) = (RunOptions::default(), RunOutput::default());
+    let mut caches = inputs(on_host.program());
+    caches.truncate(2);
+    assert!(!caches[0].same_bits(&caches[1]));
+    for at_step in 0..4 {
+        let upload = |cache: &Tensor| pool.upload(GPU, cache).expect("it is open");
+        let given = if at_step == 0 { caches.iter().map(upload).collect() } else { vec![standing(); 2] };
+        on_gpu.run_resident(&[&new(at_step), &at(at_step)], &given, &options, &mut own).expect("sound");
+        let alone = on_host.run(&[&caches[0], &caches[1], &new(at_step), &at(at_step)], &options).expect("sound");
+        caches = alone.outputs;
+        for (made, want) in own.resident.iter().zip(&caches) {
+            assert!(made.read().expect("open").same_bits(want), "step {at_step}");
+        }
+        own.resident.reverse();
+        caches.reverse();
+    }
 }

@@ -36,10 +36,15 @@ impl Kernel {
         }
     }
 
-    /// Makes the kernel read and write `to` instead of `from`, which has the same tensor; takes microseconds.
-    pub fn rebind(&mut self, gpu: &Gpu, from: &wgpu::Buffer, to: &wgpu::Buffer) {
-        for dispatch in self.dispatches.iter_mut().filter(|dispatch| dispatch.bound.contains(from)) {
-            dispatch.bound.iter_mut().filter(|bound| *bound == from).for_each(|bound| *bound = to.clone());
+    /// Makes the kernel use the second buffer of each pair instead of the first, which has the same tensor; takes
+    /// microseconds. All change at once, so that buffers may change places.
+    pub fn rebind(&mut self, gpu: &Gpu, changes: &[(wgpu::Buffer, wgpu::Buffer)]) {
+        let changed = |bound: &wgpu::Buffer| changes.iter().find(|(from, _)| from == bound).map(|(_, to)| to);
+        let is_changed = |dispatch: &&mut Dispatch| dispatch.bound.iter().any(|bound| changed(bound).is_some());
+        for dispatch in self.dispatches.iter_mut().filter(is_changed) {
+            for bound in &mut dispatch.bound {
+                *bound = changed(bound).unwrap_or(bound).clone();
+            }
             dispatch.bindings = bind(gpu.device(), &dispatch.layout, &dispatch.bound);
         }
     }
