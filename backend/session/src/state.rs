@@ -93,7 +93,7 @@ impl Session {
             return Err(InputError::Stateless.into());
         }
         let constraints = std::mem::take(&mut self.options.constraints);
-        self.options.constraints = constraints.with_state_in_place();
+        self.follow(constraints.with_state_in_place());
         let (inputs, outputs, former) = (Inputs::new(), Outputs::default(), vec![None; pairs.len()]);
         Ok(Stateful {
             session: self,

@@ -1,10 +1,18 @@
 //! Chooses the device that keeps a state between runs: the GPU whose nodes read and make it, if a plan is then
 //! predicted to be shorter.
 
-use super::{Inputs, SessionError, StatePair, Stateful};
+use super::{Inputs, Session, SessionError, StatePair, Stateful};
 use anabranch_ir::program::Origin;
 use anabranch_placement_core::platform::{DeviceId, DeviceKind};
 use anabranch_planning::{Constraints, Machine, Planned, PlatformFile};
+
+impl Session {
+    /// Runs from now on follow these constraints. Plans so far were made without them, and are forgotten.
+    pub(super) fn follow(&mut self, constraints: Constraints) {
+        self.options.constraints = constraints;
+        while self.prepared.forget_one(|_| true).is_some() {}
+    }
+}
 
 impl Stateful {
     /// Decides where the state stays from now on, by the shortest predicted time of runs with such inputs. The caller's
@@ -20,7 +28,7 @@ impl Stateful {
         if is_free && !self.session.inventory.gpus.is_empty() {
             let (_, home) = self.at_home(inputs, &self.session.machine_here()?)?;
             if self.session.options.constraints.resident != home.resident {
-                self.keep_at(home);
+                self.session.follow(home);
             }
             self.own_home = true;
         }
@@ -115,15 +123,9 @@ impl Stateful {
         if std::mem::take(&mut self.own_home) {
             let mut home = self.session.options.constraints.clone();
             home.resident.clear();
-            self.keep_at(home);
+            self.session.follow(home);
         }
         self.settled = true;
-    }
-
-    /// Runs from now on follow these constraints. Plans so far were made without them, and are forgotten.
-    fn keep_at(&mut self, home: Constraints) {
-        self.session.options.constraints = home;
-        while self.session.prepared.forget_one(|_| true).is_some() {}
     }
 
     /// Whether a part of the state stays on a GPU.

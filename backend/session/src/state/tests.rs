@@ -1,7 +1,7 @@
 use super::*;
 use crate::SessionConfig;
 use anabranch_device::DetectOptions;
-use anabranch_kernels::Shape;
+use anabranch_kernels::{DType, Shape, TensorSpec};
 use anabranch_onnx::import::proto::{
     AttributeProto, DimensionProto, GraphProto, ModelProto, NodeProto, ValueInfoProto, data_type,
 };
@@ -284,6 +284,19 @@ fn an_append_in_place_is_predicted_to_cost_its_new_positions() {
     let [[small, _], [large, copied]] = times;
     assert!((small / large - 1.0).abs() < 1e-6, "{times:?}");
     assert!(copied > 10.0 * large, "{times:?}");
+}
+
+#[test]
+fn plans_of_runs_without_state_do_not_predict_steps() {
+    let session = cached_of(1 << 18);
+    let past = TensorSpec::new(DType::F32, Shape::new([1, 1 << 18, 2]).expect("small"));
+    let inputs = at(0).tensor("past", Tensor::zeroed(past));
+    session.run(&inputs).expect("copies the cache");
+    let copied = session.plan(&inputs).expect("a plan").plan().predicted().makespan;
+    let mut state = session.stateful(&[("present", "past")]).expect("bound");
+    state.run(&at(0)).expect("runs");
+    let step = state.predicted().expect("not in phases").makespan;
+    assert!(step < 0.8 * copied, "{step} {copied}");
 }
 
 #[test]
