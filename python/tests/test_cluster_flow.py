@@ -133,6 +133,29 @@ def test_a_process_that_ends_or_hangs_is_named_and_replaced(workers, signalled, 
     assert len(kept) == 30 and len(workers) == 4
 
 
+def test_a_process_that_hangs_with_an_operand_ends_the_run(workers):
+    def stopped(number, first):
+        threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGSTOP)).start()
+        return number
+
+    flow, far = ab.Flow(), len(workers) - 1
+    made = flow.node("made", lambda number: number, flow.source("numbers", range(1)))
+    # Reads from the process before it stops, so that there is a connection.
+    first = flow.node("first", lambda number: number, made)
+    second = flow.node("second", stopped, made, first)
+    late = flow.node("late", lambda number: time.sleep(1.5) or number, first)
+    flow.collect("kept", flow.node("sum", lambda second, late: second + late, second, late))
+    process = ray.get(workers._links[far].actor.process.remote())
+    timer = threading.Timer(20, lambda: os.kill(process, signal.SIGCONT))
+    timer.start()
+    try:
+        with pytest.raises(ab.errors.DeviceError, match=f"worker {far} on .* does not answer for 2 s"):
+            flow.run(cluster=workers, scheduler="local", allocation={**dict.fromkeys(["numbers", "first", "late", "sum", "kept"], 0), "made": far, "second": far})
+    finally:
+        timer.cancel()
+        os.kill(process, signal.SIGCONT)
+
+
 def test_one_run_uses_the_workers_at_a_time_and_closed_ones_stay_closed(workers):
     flow, inner = ab.Flow(), []
 

@@ -79,7 +79,7 @@ class WorkerHost:
         try:
             if "function" in head:
                 self._functions[head["function"]] = loads(packet, "function")
-            operands = [self._operand(operand, packet, fetched) for operand in head["operands"]]
+            operands = [self._operand(operand, packet, fetched, head["hang"]) for operand in head["operands"]]
             made = self._functions[head["node"]](*operands)
             taken = dumps(made, "value") if head["wanted"] else {}
         except LostValue as error:
@@ -91,7 +91,7 @@ class WorkerHost:
             self._values[head["value"]] = made
         return {"none": is_none, "fetched": fetched}, taken
 
-    def _operand(self, operand: dict[str, Any], packet: Packet, fetched: list[int]) -> Any:
+    def _operand(self, operand: dict[str, Any], packet: Packet, fetched: list[int], hang: float) -> Any:
         number = operand["value"]
         if number in self._values:
             return self._values[number]
@@ -101,6 +101,8 @@ class WorkerHost:
                 if (link := self._wires.get(tuple(address))) is None:
                     link = self._wires[tuple(address)] = wire(name, address, self._key)
                 link.send({"do": "fetch", "value": number}, {})
+                if not link.has_arrived(hang):
+                    raise EOFError(f"it does not answer for {hang:g} s")
                 head, given = link.receive()
             except Exception as error:
                 raise LostValue(f"{name} is gone: {error or type(error).__name__}") from None

@@ -57,7 +57,7 @@ class FlowRun:
         assert worker is not None
         link, garbage, number = self._links[worker], self._garbage[worker], next(self._numbers)
         packet: Packet = {}
-        head = {**about, "value": number, "release": [garbage.popleft() for _ in range(len(garbage))]}
+        head = {**about, "value": number, "release": [garbage.popleft() for _ in range(len(garbage))], "hang": link.hang}
         if about["node"] not in self._learnt[worker]:
             head["function"] = about["node"]
             packet.update(function)

@@ -195,7 +195,7 @@ class Link:
     def __init__(self, node: str, actor: Any, address: Address, key: bytes, hang: float) -> None:
         self.node, self.actor, self.address = node, actor, (address[0], address[1])
         self.name = node
-        self._key, self._hang = key, hang
+        self._key, self.hang = key, hang
         self._wire: Wire | None = _host.wire(node, address, key)
 
     def answers(self) -> bool:
@@ -217,11 +217,11 @@ class Link:
                 raise EOFError
             self._wire.send(head, packet)
             is_asked, looked = False, time.monotonic()
-            while not self._wire.has_arrived(self._hang if token is None else _GLANCE):
+            while not self._wire.has_arrived(self.hang if token is None else _GLANCE):
                 if token is not None and token.is_cancelled() and not is_asked:
                     is_asked = True
                     self._cancel()
-                if time.monotonic() - looked >= self._hang:
+                if time.monotonic() - looked >= self.hang:
                     self._ping()
                     looked = time.monotonic()
             return self._wire.receive()
@@ -233,9 +233,9 @@ class Link:
     def _ping(self) -> None:
         ray = _host.ray_module()
         try:
-            ray.get(self.actor.process.remote(), timeout=self._hang)
+            ray.get(self.actor.process.remote(), timeout=self.hang)
         except ray.exceptions.RayError as error:
-            what = f"it does not answer for {self._hang:g} s" if isinstance(error, ray.exceptions.GetTimeoutError) else _host.text_of(error)
+            what = f"it does not answer for {self.hang:g} s" if isinstance(error, ray.exceptions.GetTimeoutError) else _host.text_of(error)
             raise EOFError(what) from None
 
     def _cancel(self) -> None:
