@@ -320,6 +320,21 @@ def test_an_interruption_ends_the_stages_and_the_next_results_are_right(alone, m
     assert threading.active_count() <= before + 2
 
 
+def test_stages_that_cannot_be_opened_at_once_are_opened_again(alone, model, monkeypatch):
+    opened, failures = cluster.pipeline.Line, iter([ab.errors.DeviceError("node1/cpu0: it has died")])
+
+    def line(*given):
+        for failure in failures:
+            raise failure
+        return opened(*given)
+
+    alone._stop()
+    monkeypatch.setattr(cluster.pipeline, "Line", line)
+    given = samples(5)
+    assert equal(alone.map(given), given, model)
+    assert "node1/cpu0: it has died" in alone.events[-1]
+
+
 def test_a_closed_pipeline_stays_closed(platform, model):
     pipeline = cluster.Pipeline(model, platform, measure=False, **OPTIONS)
     results = pipeline.map(samples(50))

@@ -402,7 +402,11 @@ class Pipeline:
     def _send(self, flights: deque[_Flight]) -> None:
         """Sends the inputs that the line does not have yet, while there is capacity."""
         while self._sent < min(len(flights), self._most):
-            line = self._running()
+            try:
+                line = self._running()
+            except Failure as failure:
+                self._recover(flights, str(failure))
+                continue
             flight = flights[self._sent]
             sequences, feeds = self._state[1], bool(self._state[0])
             keep = feeds and (flight.number + 1) % self._checkpoint == 0
@@ -414,8 +418,8 @@ class Pipeline:
     def _take(self, flights: deque[_Flight]) -> dict[str, Any]:
         """Waits for the first result that was not taken."""
         while True:
+            self._send(flights)
             try:
-                self._send(flights)
                 made = self._running().take(self._hang)
                 self._sent -= 1
                 flight = flights.popleft()
@@ -478,6 +482,7 @@ class Pipeline:
     def _recover(self, flights: deque[_Flight], why: str) -> None:
         """Divides the model again over the nodes that are left. All inputs without a result are sent again, and before them those whose
         states were lost."""
+        count = len(self._since) + sum(at < self._sent or flight.is_taken for at, flight in enumerate(flights))
         flights.extendleft(reversed(self._since))
         self._since.clear()
         while True:
@@ -486,7 +491,7 @@ class Pipeline:
             if self._failed >= self._failures:
                 self._stop()
                 raise DeviceError(f"the cluster failed {self._failed} times without a result; the last time: {why}")
-            before, count = list(self._alive), max(self._sent, sum(flight.is_taken for flight in flights))
+            before = list(self._alive)
             self._drop_dead_nodes()
             lost = [node for node in before if node not in self._alive]
             if not self._alive:
