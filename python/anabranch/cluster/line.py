@@ -78,6 +78,9 @@ class Line:
         timeout: float,
     ) -> None:
         stages = [stage["nodes"] for stage in division["stages"]]
+        bound, saved = state
+        # Once for all stages.
+        kept = self._ray.put(saved)
         opening = []
         for at, stage in enumerate(division["stages"]):
             replicas = []
@@ -85,7 +88,7 @@ class Line:
                 node = path.partition("/")[0]
                 placed = _stage_class().options(num_cpus=0, max_restarts=0, scheduling_strategy=_platform.on_node(nodes[node]))
                 replica = Replica(node, path, placed.remote(key))
-                opening.append(replica.actor.open.remote(*given, stages, at, path, *state))
+                opening.append(replica.actor.open.remote(*given, stages, at, path, bound, kept))
                 replicas.append(replica)
             self.stages.append(replicas)
         addresses = []
