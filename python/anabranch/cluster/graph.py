@@ -40,7 +40,7 @@ def run_graph(
 
     Raises:
         InputError: If the graph or an argument is invalid.
-        DeviceError: If no node is left. If one dies, its application fails, and a further run makes what is missing.
+        DeviceError: If no node is left. If a process dies, its applications fail, and a further run makes what is missing.
     """
     if not isinstance(workers, Workers):
         raise InputError(f"`workers` is {type(workers).__name__}; give anabranch.cluster.Workers")
