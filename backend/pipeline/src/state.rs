@@ -14,6 +14,7 @@ use anabranch_placement_core::graph::TaskId;
 use anabranch_plan::InPlace;
 use anabranch_session::borrowed::owned;
 use anabranch_session::{SessionError, StatePair};
+use std::iter::successors;
 
 /// An output of a program that is an input of the next data set.
 #[derive(Clone)]
@@ -28,7 +29,7 @@ pub(super) struct Feedback {
 }
 
 impl Feedback {
-    /// Returns the feedback of a program. `first` holds its inputs, in its order. O(pairs × values).
+    /// Returns the feedback of a program. `first` holds its inputs, in its order. O(pairs × values + pairs³).
     ///
     /// # Errors
     /// If a pair is none of this program, is bound twice, or its output does not have the input's type and shape.
@@ -66,6 +67,12 @@ impl Feedback {
             let first = owned(first[place]);
             found.push(Self { input: value, output: made, first, carried: Carried { readers, maker } });
         }
+        // A state that becomes another one comes from the stage that keeps it.
+        let source = |state: &Self| found.iter().find(|other| other.input == program.outputs[state.output].value);
+        let node = |state: &Self| state.carried.readers.first().copied().or(state.carried.maker);
+        let maker = |state| successors(source(state), |state| source(state)).take(found.len()).find_map(node);
+        let makers: Vec<_> = found.iter().map(maker).collect();
+        found.iter_mut().zip(makers).for_each(|(state, maker)| state.carried.maker = state.carried.maker.or(maker));
         Ok(found)
     }
 
@@ -153,9 +160,10 @@ impl Kept {
         let kept = |(number, input, output): &(usize, usize, usize)| {
             let made = route.makes.iter().position(|slot| slot == output);
             let read = route.reads.iter().position(|slot| slot == input);
-            // Beyond the stage, the input must stay what it is.
+            // The input must stay what it is beyond the stage, and if another state becomes it.
+            let is_next = route.states.iter().any(|(.., next)| next == input);
             let may = |pair: &InPlace| Some(pair.input) == read && Some(pair.output) == made;
-            let in_place = route.drops.contains(input) && executor.in_place().iter().any(may);
+            let in_place = !is_next && route.drops.contains(input) && executor.in_place().iter().any(may);
             let (first, now) = (states[*number].first.clone(), vec![None; sequences]);
             KeptState { number: *number, input: *input, output: *output, made, in_place, first, now, spare: None }
         };

@@ -2,7 +2,7 @@
 
 use super::language::{greedy, integers, open, shape};
 use anabranch::device::{CpuGranularity, DetectOptions};
-use anabranch::import::proto::{GraphProto, ModelProto, NodeProto, ValueInfoProto};
+use anabranch::import::proto::{GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto};
 use anabranch::pipeline::{
     Among, DistributedStage, DividedState, DivisionOptions, Goal, MachineLink, MachineTimes, Machines, Pipeline,
     PipelineError, PipelineOptions, StageCosts, StageDevices, StageMapping, StageOutput, divide,
@@ -20,7 +20,7 @@ fn cores() -> SessionConfig {
 }
 
 /// Number of kinds of layers.
-const KINDS: usize = 7;
+const KINDS: usize = 8;
 
 /// A chain of layers of these kinds, each with a state.
 fn model(kinds: &[usize]) -> Vec<u8> {
@@ -65,6 +65,17 @@ fn model(kinds: &[usize]) -> Vec<u8> {
             5 => {
                 add("Neg", &["x"], &made);
                 add("Sub", &[&last, &state], &next);
+            }
+            // The value before the last becomes another state, which is read first.
+            6 => {
+                let [sum, last_in, last_out] = ["sum", "late_in", "late_out"].map(|part| format!("h{layer}_{part}"));
+                add("Add", &[&state, &last], &sum);
+                add("Softmax", &[&sum], &result);
+                add("Sub", &[&result, &last_in], &next);
+                add("Identity", &[&last_in], &made);
+                add("Identity", &[&last], &last_out);
+                graph.input.push(value(&last_in));
+                graph.output.push(value(&last_out));
             }
             // The result is the state before.
             _ => {
@@ -238,6 +249,34 @@ fn stages_of_several_machines_keep_their_states_and_give_them_to_others() {
         assert_same(&walk(&bytes, &first, &sets, &cuts, &state), &wanted, &format!("{kinds:?} in {}", cuts.len()));
     }
     assert!(divided > 20, "{divided} models were divided");
+}
+
+#[test]
+fn a_cache_that_becomes_another_state_is_not_written_in_place() {
+    let value = |name: &str, size: i64| ValueInfoProto::f32s(name, &[1, 1, size, 4]);
+    let graph = GraphProto {
+        node: vec![
+            NodeProto::of("TensorScatter", &["cache_in", "x", "at"], &["cache_out"]),
+            NodeProto::of("Identity", &["cache_in"], &["before_out"]),
+            NodeProto::of("Neg", &["before_in"], &["y"]),
+        ],
+        initializer: vec![TensorProto::i64s("at", &[1], &[0])],
+        input: vec![value("x", 1), value("cache_in", 3), value("before_in", 3)],
+        output: vec![value("y", 3), value("cache_out", 3), value("before_out", 3)],
+        ..GraphProto::default()
+    };
+    let bytes = ModelProto::of(graph, 24).to_bytes();
+    let session = Session::from_bytes(&bytes, SessionConfig::default().without_gpu()).expect("a model");
+    let first = session.fill_random(Inputs::new(), 1).expect("known shapes");
+    let x = |at| Inputs::new().tensor("x", session.fill_random(Inputs::new(), at).expect("known").tensor_of("x"));
+    let sets: Vec<Inputs> = (2..8).map(x).collect();
+    let state = DividedState { pairs: session.state_pairs(&FEEDS).expect("pairs"), sequences: NonZeroUsize::MIN };
+    let nodes = MachineTimes::of(&session, &first, false).expect("times").nodes;
+    assert_same(
+        &walk(&bytes, &first, &sets, &[nodes], &state),
+        &expected(&bytes, &first, &sets, 1),
+        "a cache and its last value",
+    );
 }
 
 #[test]
