@@ -1,10 +1,14 @@
 """Pipelines: the same results in the same order."""
 
+import json
+
 import numpy as np
 import pytest
-from conftest import DATA, reference, session
+from conftest import DATA, built, reference, session
+from onnx import TensorProto, helper
 
 import anabranch as ab
+from anabranch import _arrays, _native
 
 
 @pytest.mark.parametrize("stages", ["all", "together", "replicated", "pipelined"])
@@ -85,3 +89,18 @@ def test_a_state_stays_in_its_stage_and_begins_anew_with_each_map(tmp_path):
         own.pipeline(begin, feed={"*_out": "*_in"}, sequences=0)
     with pytest.raises(ab.AnabranchError, match="no output `z`"):
         own.pipeline(begin, feed={"z": "sum_in"})
+
+
+def test_a_stage_copies_a_state_that_is_a_value_of_another_stage():
+    values = {name: (name, TensorProto.FLOAT, [4096]) for name in ("x", "before", "y", "next")}
+    nodes = [helper.make_node("Sub", ["x", "before"], ["y"]), helper.make_node("Identity", ["x"], ["next"])]
+    own = session(built(nodes, [values["x"], values["before"]], [values["y"], values["next"]]))
+    names = json.loads(own._session.times([], False))["nodes"]
+    stage = own._session.stage([], [names], 0, "cpu0", ([("next", "before")], 1))
+    [(_, slot)] = json.loads(stage.data())["inputs"]
+    x = np.ones(4096, np.float32)
+    stage.run(_arrays.given({slot: x}, {}), _native.CancelToken(), (0, True))
+    # The array is the caller's again.
+    x[:] = 7
+    [(_, dtype, shape, memory)] = stage.states()
+    assert (_arrays.array(dtype, shape, memory) == 1).all()

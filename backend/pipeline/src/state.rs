@@ -226,7 +226,8 @@ impl Kept {
         for state in &mut self.states {
             let next = values[state.output].clone();
             let next = next.ok_or_else(|| ExecError::internal("a stage keeps a state that does not exist"))?;
-            state.spare = state.now[sequence].replace(next);
+            // A value of another stage may be borrowed for this call only.
+            state.spare = state.now[sequence].replace(owned(&next));
             if let Some(made) = state.made {
                 output.outputs[made] = placeholder(DType::U8);
             }
