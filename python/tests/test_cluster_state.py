@@ -72,7 +72,7 @@ def stateful(platform, recurrent):
     with cluster.Pipeline(recurrent, with_memory(platform, memory), sequences=3, **options) as pipeline:
         assert len(pipeline.plan["stages"]) >= 2
         assert all(len(stage["devices"]) == 1 for stage in pipeline.plan["stages"])
-        assert sum(stage["state"] for stage in pipeline.plan["stages"]) == 4 * LAYERS * 4 * WIDTH * 4
+        assert sum(stage["state"] for stage in pipeline.plan["stages"]) == 5 * LAYERS * 4 * WIDTH * 4
         yield pipeline
 
 

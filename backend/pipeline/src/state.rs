@@ -115,10 +115,11 @@ impl Feedback {
         Ok(())
     }
 
-    /// Bytes of the states of so many sequences, with the memory that the next of each state is written to.
+    /// Bytes of the states of so many sequences, with the first of each state, and the memory that the next is written
+    /// to.
     pub(super) fn total<'a>(all: impl IntoIterator<Item = &'a Self>, sequences: usize) -> u64 {
         let bytes = all.into_iter().map(Self::bytes).fold(0, u64::saturating_add);
-        bytes.saturating_mul(sequences as u64 + 1)
+        bytes.saturating_mul((sequences as u64).saturating_add(2))
     }
 }
 

@@ -9,7 +9,7 @@ use super::super::wiring::{Leaving, Route, Wiring};
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_base::lock::lock;
 use anabranch_execute::{ExecError, Executor, RunOptions, RunOutput};
-use anabranch_ir::program::Program;
+use anabranch_ir::program::{Program, ValueId};
 use anabranch_kernels::Tensor;
 use anabranch_session::borrowed::owned;
 use anabranch_session::{Charge, Inputs, Session, SessionError, StatePair, ordered};
@@ -30,7 +30,8 @@ pub struct DistributedStage {
     reads: Vec<usize>,
     makes: Vec<usize>,
     wiring: Wiring,
-    states: Vec<Feedback>,
+    /// Inputs that are states, of all stages.
+    states: Vec<ValueId>,
     kept: Mutex<Kept>,
     sequences: usize,
     _charge: Charge,
@@ -110,6 +111,7 @@ impl DistributedStage {
         let makes = own.filter(passes).copied().collect();
         let kept = Mutex::new(Kept::new(&route, &states, sequences, &executor));
         let whole = Arc::clone(program);
+        let states = states.iter().map(|state| state.input).collect();
         Ok(Self { executor, whole, route, reads, makes, wiring, states, kept, sequences, _charge: charge })
     }
 
@@ -186,7 +188,7 @@ impl DistributedStage {
 
     /// Returns the states that the stage keeps, of all sequences, by the names of their inputs.
     pub fn states(&self) -> Vec<(String, Vec<Tensor>)> {
-        let name = |number: usize| self.whole.value(self.states[number].input).name.clone();
+        let name = |number: usize| self.whole.value(self.states[number]).name.clone();
         lock(&self.kept).all().map(|(number, states)| (name(number), states)).collect()
     }
 
@@ -195,9 +197,9 @@ impl DistributedStage {
     /// # Errors
     /// If they are not as many as sequences, or have another type or shape.
     pub fn restore(&self, input: &str, states: &[Tensor]) -> Result<(), SessionError> {
-        let of = |state: &Feedback| self.whole.value(state.input);
-        let Some(number) = self.states.iter().position(|state| of(state).name == input) else { return Ok(()) };
-        let spec = &of(&self.states[number]).spec;
+        let named = |state: &ValueId| self.whole.value(*state).name == input;
+        let Some(number) = self.states.iter().position(named) else { return Ok(()) };
+        let spec = &self.whole.value(self.states[number]).spec;
         if states.len() != self.sequences || states.iter().any(|state| state.spec() != spec) {
             let text = format!("the states of {input:?} are not {} of {spec}", self.sequences);
             return Err(ExecError::new(ErrorKind::Input, text).into());
