@@ -139,18 +139,18 @@ def test_a_process_that_hangs_with_an_operand_ends_the_run(workers):
         return number
 
     flow, far = ab.Flow(), len(workers) - 1
-    made = flow.node("made", lambda number: number, flow.source("numbers", range(1)))
+    made = flow.node("made", lambda number: number, flow.source("numbers", range(1)), pin=far)
     # Reads from the process before it stops, so that there is a connection.
-    first = flow.node("first", lambda number: number, made)
-    second = flow.node("second", stopped, made, first)
-    late = flow.node("late", lambda number: time.sleep(1.5) or number, first)
-    flow.collect("kept", flow.node("sum", lambda second, late: second + late, second, late))
+    first = flow.node("first", lambda number: number, made, pin=0)
+    second = flow.node("second", stopped, made, first, pin=far)
+    late = flow.node("late", lambda number: time.sleep(1.5) or number, first, pin=0)
+    flow.collect("kept", flow.node("sum", lambda second, late: second + late, second, late, pin=0))
     process = ray.get(workers._links[far].actor.process.remote())
     timer = threading.Timer(20, lambda: os.kill(process, signal.SIGCONT))
     timer.start()
     try:
         with pytest.raises(ab.errors.DeviceError, match=f"worker {far} on .* does not answer for 2 s"):
-            flow.run(cluster=workers, scheduler="local", allocation={**dict.fromkeys(["numbers", "first", "late", "sum", "kept"], 0), "made": far, "second": far})
+            flow.run(cluster=workers)
     finally:
         timer.cancel()
         os.kill(process, signal.SIGCONT)
