@@ -266,7 +266,7 @@ impl Constant {
     /// Passes the type and shape, and some bytes to `take`: all bytes in memory, and samples of bytes in a file.
     /// Elements that are computed on demand pass what they are computed from.
     ///
-    /// Reads at most [`SAMPLES`] × 4 KiB of a file.
+    /// Reads at most 3 × 4 KiB of a file.
     ///
     /// # Errors
     /// As [`load`](Self::load).
