@@ -166,6 +166,15 @@ def array(dtype: str, shape: list[int], memory: _native.Memory) -> np.ndarray[An
     return np.ndarray(shape, element, memory) if len(memory) else np.empty(shape, element)
 
 
+def state(feed: Any, sequences: Any) -> tuple[list[tuple[str, str]], int]:
+    """Bound outputs and inputs, and the number of sequences, as the compiled part takes them."""
+    if feed is not None and not (isinstance(feed, Mapping) and all(isinstance(name, str) for pair in feed.items() for name in pair)):
+        raise InputError(f"option `feed` = {feed!r}: give a dictionary from outputs to inputs")
+    if isinstance(sequences, bool) or not isinstance(sequences, int) or not 0 < sequences < 1 << 31:
+        raise InputError(f"option `sequences` = {sequences!r}: give a whole number of at least 1")
+    return list((feed or {}).items()), sequences
+
+
 def assembled(made: Iterable[tuple[str, np.ndarray[Any, Any]]], kinds: Mapping[str, str]) -> dict[str, Any]:
     """Outputs from what the compiled part gives: arrays, lists of arrays for sequences, and None for optionals that hold nothing."""
     outputs: dict[str, Any] = {}

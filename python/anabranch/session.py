@@ -356,7 +356,7 @@ class Session:
             sequences: Number of sequences to which samples belong in turn, each with a state of its own.
         """
         given = _arrays.given(inputs, self._declared)
-        state = list((feed or {}).items()), sequences
+        state = _arrays.state(feed, sequences)
         pipeline = self._session.pipeline(given, (goal, stages), (capacity, measure), state)
         return Pipeline(pipeline, self._declared, sequences)
 

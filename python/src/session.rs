@@ -216,8 +216,9 @@ impl Session {
     }
 
     /// Returns the times of the model's nodes on each device of this machine, as JSON.
-    fn times(&self, py: Python<'_>, given: Vec<Given>, measure: bool) -> PyResult<String> {
-        self.with_filled(py, &given, &[], None, |inputs, _| {
+    fn times(&self, py: Python<'_>, given: Vec<Given>, measure: bool, state: State) -> PyResult<String> {
+        let state = cluster::divided_state(&self.session, &state).map_err(|failure| failure.raise(py))?;
+        self.with_filled(py, &given, &state.pairs, None, |inputs, _| {
             Ok(serde_json::to_string(&MachineTimes::of(&self.session, inputs, measure)?)?)
         })
     }

@@ -24,6 +24,15 @@ def test_a_stream_gives_what_runs_give_in_order(stages):
             np.testing.assert_allclose(outputs[key], array, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("stages", ["all", "pipelined"])
+def test_a_stream_that_is_longer_than_what_fits_ends(stages):
+    own = session(DATA / "mlp.onnx", cpu_devices="core")
+    (name, x), = reference("mlp")[0].items()
+    with own.pipeline({name: x}, stages=stages, measure=False) as pipeline:
+        # Small samples that are handed on together: one thread pushes them and takes results.
+        assert sum(1 for _ in pipeline.map({name: x} for _ in range(1000))) == 1000
+
+
 def test_a_pipeline_says_what_is_wrong_and_ends():
     own = session(DATA / "mlp.onnx")
     (name, x), = reference("mlp")[0].items()
@@ -89,13 +98,17 @@ def test_a_state_stays_in_its_stage_and_begins_anew_with_each_map(tmp_path):
         own.pipeline(begin, feed={"*_out": "*_in"}, sequences=0)
     with pytest.raises(ab.AnabranchError, match="no output `z`"):
         own.pipeline(begin, feed={"z": "sum_in"})
+    with pytest.raises(ab.errors.InputError, match="feed"):
+        own.pipeline(begin, feed=["sum_out=sum_in"])
+    with pytest.raises(ab.errors.InputError, match="sequences"):
+        own.pipeline(begin, feed={"*_out": "*_in"}, sequences=-1)
 
 
 def test_a_stage_copies_a_state_that_is_a_value_of_another_stage():
     values = {name: (name, TensorProto.FLOAT, [4096]) for name in ("x", "before", "y", "next")}
     nodes = [helper.make_node("Sub", ["x", "before"], ["y"]), helper.make_node("Identity", ["x"], ["next"])]
     own = session(built(nodes, [values["x"], values["before"]], [values["y"], values["next"]]))
-    names = json.loads(own._session.times([], False))["nodes"]
+    names = json.loads(own._session.times([], False, ([], 1)))["nodes"]
     stage = own._session.stage([], [names], 0, "cpu0", ([("next", "before")], 1))
     [(_, slot)] = json.loads(stage.data())["inputs"]
     x = np.ones(4096, np.float32)

@@ -5,15 +5,15 @@
 //! therefore never waits for room, and a line of such channels cannot come to a standstill by itself.
 //!
 //! If data sets take less time than waking a thread, several are handed on at a time (`gather`). A thread that waits
-//! for room is woken once there is room for so many. A thread that waits for data sets is woken once so many are there,
-//! or after [`LINGER`].
+//! for room is woken once there is room for so many, a thread that waits for data sets once so many are there. After
+//! [`LINGER`] one is enough: a thread that both sends and takes may not come to give more room.
 
 use anabranch_base::lock::lock;
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Longest time that a data set waits while more are gathered.
+/// Longest time that a thread waits for several data sets, or for room for several.
 pub(super) const LINGER: Duration = Duration::from_micros(500);
 
 /// The channel. Any number of threads send and take.
@@ -90,12 +90,18 @@ impl<T> Ring<T> {
     /// # Errors
     /// Returns the data set, if the channel was closed.
     pub(super) fn put(&self, number: u64, item: T) -> Result<(), T> {
-        let mut state = lock(&self.state);
+        let (mut state, mut gather) = (lock(&self.state), self.gather);
         while !state.closed && number - state.next >= self.capacity {
             // All data sets before that number leave without this one.
-            let not_full_at = number - self.capacity + self.gather;
+            let not_full_at = number - self.capacity + gather;
             state.not_full_at = Some(state.not_full_at.map_or(not_full_at, |known| known.min(not_full_at)));
-            state = self.not_full.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = if gather > 1 {
+                let (state, waited) = self.not_full.wait_timeout(state, LINGER).unwrap_or_else(PoisonError::into_inner);
+                gather = if waited.timed_out() { 1 } else { gather };
+                state
+            } else {
+                self.not_full.wait(state).unwrap_or_else(PoisonError::into_inner)
+            };
         }
         if state.closed {
             return Err(item);
@@ -258,6 +264,34 @@ mod tests {
         assert_eq!(ring.waiting(), 2);
         assert_eq!(ring.take(None), Taken::Item(0, ()));
         assert_eq!(ring.waiting(), 1);
+    }
+
+    #[test]
+    fn a_thread_that_sends_and_takes_gets_room_one_by_one() {
+        // Two channels with a stage between them, as full as they can be.
+        let (before, after) = (Ring::new(64, 32), Ring::new(64, 32));
+        let (tell, told) = std::sync::mpsc::channel();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while let Taken::Item(number, ()) = before.take(None) {
+                    if after.put(number, ()).is_err() {
+                        return;
+                    }
+                }
+            });
+            scope.spawn(|| {
+                (0..128).for_each(|number| before.put(number, ()).expect("open"));
+                for number in 128..1000 {
+                    assert_eq!(after.take(None), Taken::Item(number - 128, ()));
+                    before.put(number, ()).expect("open");
+                }
+                tell.send(()).expect("awaited");
+            });
+            let went = told.recv_timeout(Duration::from_secs(60));
+            before.close();
+            after.close();
+            went.expect("no thread waits for ever");
+        });
     }
 
     #[test]

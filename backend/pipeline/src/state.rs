@@ -4,8 +4,8 @@
 //! it is there before the next data set of the sequence is. A stage has the states of all sequences, in the host's
 //! memory. A kernel that appends to a state in place does not copy it.
 
-use super::mapping::refused;
 use super::wiring::Route;
+use anabranch_base::error_kind::ErrorKind;
 use anabranch_execute::{ExecError, Executor, RunOutput, placeholder};
 use anabranch_ir::program::{NodeId, Origin, Program, ValueId};
 use anabranch_kernels::{DType, Tensor};
@@ -46,11 +46,19 @@ impl Feedback {
             if found.iter().any(|other| other.input == value || other.output == made) {
                 return Err(refused(format!("state from {output:?} to {input:?}: one of them is bound twice")));
             }
+            if program.fixed.contains_key(input) {
+                let text = format!(
+                    "state from {output:?} to {input:?}: the elements of the input decide shapes or branches, so that \
+                     each step needs a plan of its own; use a session with state, as `anabranch run --steps` does"
+                );
+                return Err(refused(text));
+            }
             let wanted = &program.value(value).spec;
             if source.spec != *wanted {
                 let text = format!(
                     "state from {output:?} to {input:?}: the output is {}, but the input {wanted}; a pipeline keeps \
-                     states of one size, so give the input its final size, or use a session with state",
+                     states of one size, so give the input its final size if the model writes into it, or use a \
+                     session with state, as `anabranch run --steps` does",
                     source.spec
                 );
                 return Err(refused(text));
@@ -58,7 +66,7 @@ impl Feedback {
             let maker = match program.value(source.value).origin {
                 Origin::Node(maker) => Some(TaskId(maker.0)),
                 _ if program.constant(source.value).is_some() => {
-                    return Err(refused(format!("state from {output:?} to {input:?}: the output never changes")));
+                    return Err(refused(format!("state from {output:?} to {input:?}: the output is a constant")));
                 }
                 _ => None,
             };
@@ -121,6 +129,10 @@ impl Feedback {
         let bytes = all.into_iter().map(Self::bytes).fold(0, u64::saturating_add);
         bytes.saturating_mul((sequences as u64).saturating_add(2))
     }
+}
+
+fn refused(text: String) -> SessionError {
+    ExecError::new(ErrorKind::Input, text).into()
 }
 
 /// Returns the stage of each node, of stages that are so many nodes of an order.
@@ -227,8 +239,10 @@ impl Kept {
         for state in &mut self.states {
             let next = values[state.output].clone();
             let next = next.ok_or_else(|| ExecError::internal("a stage keeps a state that does not exist"))?;
-            // A value of another stage may be borrowed for this call only.
-            state.spare = state.now[sequence].replace(owned(&next));
+            // A value of another stage may be borrowed for this call only. It may have been made in another shape.
+            let next = owned(&next).reshaped(state.first.shape().clone());
+            let next = next.map_err(|_| ExecError::internal("a state differs from the model's declaration"))?;
+            state.spare = state.now[sequence].replace(next);
             if let Some(made) = state.made {
                 output.outputs[made] = placeholder(DType::U8);
             }

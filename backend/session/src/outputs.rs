@@ -1,6 +1,7 @@
 //! Named tensors that a run returns.
 
 use super::array::{self, ArrayError};
+use super::error::SessionError;
 use super::inputs::Given;
 use anabranch_execute::{DeviceTensor, RunOutput};
 use anabranch_kernels::Tensor;
@@ -129,6 +130,15 @@ impl Outputs {
             }
             _ => {}
         }
+    }
+
+    /// Returns all outputs on the host; those on GPUs are copied.
+    ///
+    /// # Errors
+    /// If a GPU was lost, or there is no memory.
+    pub fn on_host(&self) -> Result<Self, SessionError> {
+        let tensors = (0..self.names.len()).map(|place| self.found(place).on_host());
+        Ok(Self::new(Arc::clone(&self.names), tensors.collect::<Result<_, _>>()?))
     }
 
     /// Bytes of the caller's tensors that GPUs copied in the run: none of a state that goes on in place.

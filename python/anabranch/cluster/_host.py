@@ -84,11 +84,17 @@ class Host:
         return [{key: row[key] for key in ("name", "kind", "description", "memory")} for row in rows]
 
     def times(
-        self, model: Any, digest: str, options: Mapping[str, Any], inputs: Mapping[str, Any] | None, measure: bool
+        self,
+        model: Any,
+        digest: str,
+        options: Mapping[str, Any],
+        inputs: Mapping[str, Any] | None,
+        measure: bool,
+        state: State,
     ) -> dict[str, Any]:
         """Times of a model's nodes on each of this node's devices."""
         session = open_session(model, digest, options)
-        return dict(json.loads(session._session.times(_arrays.given(inputs, session._declared), measure)))
+        return dict(json.loads(session._session.times(_arrays.given(inputs, session._declared), measure, state)))
 
     def probe(self, name: str, address: Address) -> tuple[float, float]:
         """Latency in seconds and rate in bytes per second of the link from this node to another."""

@@ -101,7 +101,7 @@ class Pipeline:
         timeout: float = 300.0,
         **options: Any,
     ) -> None:
-        for name, count in (("capacity", capacity), ("failures", failures), ("sequences", sequences), ("checkpoint", checkpoint)):
+        for name, count in (("capacity", capacity), ("failures", failures), ("checkpoint", checkpoint)):
             if not isinstance(count, int) or count < 1:
                 raise InputError(f"option `{name}` = {count!r}: give a whole number of at least 1")
         for name, seconds in (("hang", hang), ("timeout", timeout)):
@@ -122,7 +122,7 @@ class Pipeline:
         self._goal, self._replicate, self._measure = goal, replicate, measure
         self._capacity, self._hang, self._failures, self._timeout = capacity, hang, failures, timeout
         self._options, self._inputs = options, dict(inputs or {})
-        self._state, self._checkpoint = (list((feed or {}).items()), sequences), checkpoint
+        self._state, self._checkpoint = _arrays.state(feed, sequences), checkpoint
         # States of all stages after some input, and the inputs since then.
         self._saved: Packet = {}
         self._since: deque[_Flight] = deque()
@@ -192,7 +192,8 @@ class Pipeline:
         time. Measurements are those of the last `map`, and of the stages since the model was divided last.
 
         Raises:
-            InputError: If the pipeline was closed, or the file cannot be written.
+            InputError: If the pipeline was closed.
+            OSError: If the file cannot be written.
         """
         self._refuse_if_closed()
         path = _platform.path_of("path", path)
@@ -318,7 +319,7 @@ class Pipeline:
         try:
             # One after the other: nodes may share a machine.
             for name, host in hosts.items():
-                given = (self._model, self._digest, self._options, self._inputs, self._measure)
+                given = (self._model, self._digest, self._options, self._inputs, self._measure, self._state)
                 try:
                     self._times[name] = _platform.wait(name, host.times.remote(*given), self._timeout)
                 except _platform.NodeGone as error:

@@ -31,17 +31,17 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 const EXAMPLES: &str = "\
-A sample is the input of one run of the model. First, costs are measured. Then the mapping with the highest predicted throughput is
-chosen: stages, each on one device, on copies or on a group of cores that share each sample; copies of the whole model; or all devices
-together. --period and --latency bound one time and minimise the other. While samples go through, the stages are measured. If their times
-differ from the prediction, the model is divided again (--rounds).
+A sample is the input of one run. First, costs are measured. Then the mapping
+with the highest predicted throughput is chosen: stages on devices, copies or
+groups of cores, copies of the whole model, or all devices together. --period
+and --latency bound one time and minimise the other. If the stages' measured
+times differ from the prediction, the model is divided again (--rounds).
 
 Examples:
   anabranch pipe model.onnx --inputs 'frames/*.npy' -o results
   anabranch pipe model.onnx --inputs video.npz --batch 4 -o results --resume
   anabranch pipe model.onnx --random 500 --latency 40 --gantt pipe.svg --json
-  anabranch pipe model.onnx --random 500 --split 4
-  anabranch pipe recurrent.onnx --inputs 'frames/*.npy' --feed state_out=state_in -o results
+  anabranch pipe recurrent.onnx --random 500 --feed state_out=state_in
   anabranch pipe model.onnx --inputs video.npz --batch 32 --split batch=auto";
 
 /// Most data sets before a stage: more would only take memory and latency.
@@ -175,13 +175,16 @@ struct MappingArgs {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "State")]
 struct StateArgs {
-    /// Feed outputs to the next sample, as in 'present.*=past.*'
+    /// Feed an output to an input of the next sample
     ///
-    /// `*` stands for the same text in both names. May be repeated. The stage that reads such a state keeps it, on one
-    /// device. It begins as --input gives it, else as zeros, and is not written. Its size does not change.
+    /// As in 'present.*=past.*', where `*` stands for the same text in both names. May be repeated. The stage that
+    /// reads such a state keeps it, on one device. It begins as --input gives it, else as zeros, and is not written.
+    /// Its size does not change.
     #[arg(long, value_name = "OUTPUT=INPUT", hide_short_help = true, conflicts_with = "resume", value_parser = parse_feed)]
     feed: Vec<(String, String)>,
-    /// Keep the state of N sequences, which samples take in turn
+    /// Keep the state of N sequences
+    ///
+    /// Samples belong to the sequences in turn.
     #[arg(long, value_name = "N", default_value = "1", hide_short_help = true, requires = "feed", value_parser = parse_capacity)]
     sequences: NonZeroUsize,
 }
@@ -267,6 +270,12 @@ impl MappingArgs {
 impl PipeCommand {
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
         let options = self.mapping.options()?;
+        let keeps_place = self.mapping.together || matches!(self.mapping.split, Division::Rows(_));
+        if self.place.place.is_some() && !keeps_place {
+            let text =
+                "pipe chooses the devices of stages itself; leave out --place, or use --devices, --plan or --together";
+            return Err(CliError::input(text));
+        }
         let model = self.model();
         let split = match &self.mapping.split {
             Division::Rows(split) => Some(split.clone()),
@@ -286,6 +295,11 @@ impl PipeCommand {
         let marker = Marker::new(self, &source)?;
         let leaves = |value: &&ValueInfo| state.iter().all(|pair| pair.output != value.name());
         let declared: Vec<ValueInfo> = session.outputs().iter().filter(leaves).cloned().collect();
+        if declared.is_empty() && self.output.is_some() {
+            let text = "all outputs are states, which stay in their stages, so that -o has nothing to write; leave out a \
+                        --feed, or use `anabranch run --steps`";
+            return Err(CliError::input(text));
+        }
         let sink = Sink::open(self.output.as_deref(), &source, &declared, marker, self.resume)?;
         let wanted: Vec<u64> = (0..source.count()).filter(|at| !self.resume || !sink.has(*at)).collect();
         let skipped = source.count() - wanted.len() as u64;
@@ -323,7 +337,10 @@ impl PipeCommand {
         match ran.failure {
             Some(failure) => {
                 if self.output.is_some() && !output.json {
-                    super::note("finished results are kept; fix the cause, and --resume does the rest");
+                    super::note(match self.state.feed.is_empty() {
+                        true => "finished results are kept; fix the cause, and --resume does the rest",
+                        false => "finished results are kept; fix the cause, and run all samples again",
+                    });
                 }
                 Err(failure)
             }

@@ -86,7 +86,7 @@ impl StepArgs {
         let run = RunOptions { timeout, ..RunOptions::default().with_cancel(cancel_on_interrupt()?) };
         let report = self.measured(&mut state, &inputs, &run, model_name(model), output)?;
         if let Some((path, form)) = to.zip(form) {
-            outputs::write(path, form, state.outputs(), state.session().outputs())?;
+            outputs::write(path, form, &state.outputs().on_host()?, state.session().outputs())?;
         }
         output.text_or_json(|| report.to_string(), &report)
     }

@@ -265,6 +265,11 @@ fn a_model_with_state_runs_step_by_step() {
     assert_eq!((told["steps"].as_u64(), told["plans"].as_u64()), (Some(5), Some(1)));
     assert_eq!(told["state_bytes"], serde_json::json!([4096, 4096]));
     assert!(command.path("last.npz").exists());
+    // A state that stays on a GPU is written, too.
+    let on_gpu = ["--steps", "2", "--feed", "y=x", "--random", "1", "--software-gpu", "--place", "gpu0"];
+    command.text(&[&["run", &unet][..], &on_gpu, &["--output", "gpu.npz"]].concat());
+    let written = anabranch_report::npy::read_npz(&command.path("gpu.npz")).expect("written");
+    assert!(written["y"].elements::<f32>().is_some_and(|y| y.iter().any(|y| *y != 0.0)));
     assert!(command.text(&steps).contains("steps per second"));
     for (feed, parts) in [
         ("y", &["OUTPUT=INPUT"][..]),

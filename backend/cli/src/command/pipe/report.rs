@@ -152,7 +152,7 @@ impl fmt::Display for Report {
         let kept = self.plan.stages.iter().enumerate().filter(|(_, stage)| stage.state > 0);
         let kept = kept.map(|(at, stage)| format!("stage {at} {}", format_bytes(stage.state))).collect::<Vec<_>>();
         if !kept.is_empty() {
-            writeln!(f, "State stays in its stage: {}", kept.join(", "))?;
+            writeln!(f, "State stays in its stage, with memory for the first and the next: {}", kept.join(", "))?;
         }
         let held = self.plan.held.iter().filter(|(_, bytes)| *bytes > 0);
         let held: Vec<String> = held.map(|(device, bytes)| format!("{device} {}", format_bytes(*bytes))).collect();
