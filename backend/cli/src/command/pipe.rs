@@ -53,7 +53,7 @@ const MOST_WAITING: usize = 65_536;
 pub(crate) struct PipeCommand {
     /// ONNX file [default: the built-in residual network]
     model: Option<PathBuf>,
-    /// Read samples from these files, or all from one FILE.npz
+    /// Read samples from files, or from one FILE.npz
     ///
     /// For a model with one input: 'FRAMES/*.npy', or images, 'PHOTOS/*.jpg'. Otherwise 'SETS/*.npz', with members
     /// named like the inputs. Each file is one sample, in the order of the names. One FILE.npz holds all samples along
@@ -89,7 +89,7 @@ pub(crate) struct PipeCommand {
     fuse: FuseArgs,
     #[command(flatten)]
     limits: LimitArgs,
-    /// Write the outputs of each sample to a file in this directory
+    /// Write the outputs of each sample to this directory
     #[arg(long, short, value_name = "DIR")]
     output: Option<PathBuf>,
     /// Skip samples whose outputs exist
