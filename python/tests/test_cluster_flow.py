@@ -204,7 +204,7 @@ def test_a_command_that_fails_names_its_drop_and_process(workers, tmp_path):
         cluster.run_graph(tmp_path / "nowhere.graph", workers, directory=tmp_path)
 
 
-def test_an_interruption_ends_the_commands_on_the_nodes(workers, tmp_path):
+def test_an_interruption_ends_the_commands_on_the_nodes(workers, tmp_path, interruptible):
     graph = graph_of("echo $$ > started; exec sleep 100", tmp_path / "long.graph")
 
     def interrupt():
