@@ -84,3 +84,22 @@ def with_memory(platform, bytes):
         for device in node["devices"]:
             device["memory"] = bytes
     return type(platform)._of(data)
+
+
+ONE_CPU = {"gpu": False, "threads": 1}
+"""Options of sessions on the nodes of a cluster."""
+WIDTH, LAYERS = 64, 6
+"""Sizes of the models that are divided over a cluster."""
+
+
+@pytest.fixture(scope="module")
+def platform(nodes):
+    from anabranch import cluster
+
+    return cluster.Platform.measure(**ONE_CPU)
+
+
+def samples(count, seed=0):
+    """Inputs of these models."""
+    random_numbers = np.random.default_rng(seed)
+    return [{"x": random_numbers.standard_normal((4, WIDTH), dtype=np.float32)} for _ in range(count)]

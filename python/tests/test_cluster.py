@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 import pytest
-from conftest import with_memory
+from conftest import LAYERS, ONE_CPU, WIDTH, samples, with_memory
 
 import anabranch as ab
 
@@ -19,15 +19,6 @@ onnx = pytest.importorskip("onnx", reason="onnx is not installed")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 import anabranch.cluster as cluster  # noqa: E402
-
-OPTIONS = {"gpu": False, "threads": 1}
-WIDTH, LAYERS = 64, 6
-
-
-@pytest.fixture(scope="module")
-def platform(nodes):
-    return cluster.Platform.measure(**OPTIONS)
-
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
@@ -56,11 +47,6 @@ def model(tmp_path_factory):
     return path
 
 
-def samples(count, seed=0):
-    random_numbers = np.random.default_rng(seed)
-    return [{"x": random_numbers.standard_normal((4, WIDTH), dtype=np.float32)} for _ in range(count)]
-
-
 @pytest.fixture(scope="module")
 def divided(platform, model):
     """A pipeline over three nodes, each of which has memory for a part of the model only. Tests share it."""
@@ -75,14 +61,14 @@ def alone(platform, model):
 
 def over_three_nodes(platform, model):
     with cluster.Pipeline(
-        model, with_memory(platform, 3 * WIDTH * WIDTH * 4), measure=False, replicate=False, hang=5.0, **OPTIONS
+        model, with_memory(platform, 3 * WIDTH * WIDTH * 4), measure=False, replicate=False, hang=5.0, **ONE_CPU
     ) as pipeline:
         assert len(pipeline.plan["stages"]) >= 2
         yield pipeline
 
 
 def equal(results, given, model):
-    session = ab.Session(model, **OPTIONS)
+    session = ab.Session(model, **ONE_CPU)
     count = 0
     for outputs, inputs in zip(results, given, strict=True):
         wanted = session.run(inputs)
@@ -134,7 +120,7 @@ def test_a_model_larger_than_each_node_has_the_results_of_one_process(divided, m
 
 def test_replicas_keep_the_order(platform, model):
     free = cluster.Platform(platform.nodes, {ends: (0.0, 1e15) for ends in platform.links})
-    with cluster.Pipeline(model, free, measure=False, **OPTIONS) as pipeline:
+    with cluster.Pipeline(model, free, measure=False, **ONE_CPU) as pipeline:
         assert sum(len(stage["devices"]) for stage in pipeline.plan["stages"]) == 3
         given = samples(31)
         assert equal(pipeline.map(given), given, model)
@@ -235,16 +221,16 @@ def test_a_wrong_input_ends_its_map_alone(divided, model):
 )
 def test_options_without_a_meaning_are_refused_at_once(platform, model, option, text):
     with pytest.raises(ab.errors.InputError, match=text):
-        cluster.Pipeline(model, platform, **OPTIONS, **option)
+        cluster.Pipeline(model, platform, **ONE_CPU, **option)
 
 
 @pytest.mark.parametrize(
     "call, text",
     [
-        (lambda platform, model: cluster.Pipeline(5, platform, **OPTIONS), "`model` is int"),
-        (lambda platform, model: cluster.Pipeline(model, platform, inputs=5, **OPTIONS), "`inputs` is int"),
-        (lambda platform, model: cluster.Pipeline(model, platform, goals=5, **OPTIONS), "no option `goals`"),
-        (lambda platform, model: cluster.Pipeline(model, 5, **OPTIONS), "`platform` is not a Platform"),
+        (lambda platform, model: cluster.Pipeline(5, platform, **ONE_CPU), "`model` is int"),
+        (lambda platform, model: cluster.Pipeline(model, platform, inputs=5, **ONE_CPU), "`inputs` is int"),
+        (lambda platform, model: cluster.Pipeline(model, platform, goals=5, **ONE_CPU), "no option `goals`"),
+        (lambda platform, model: cluster.Pipeline(model, 5, **ONE_CPU), "`platform` is not a Platform"),
         (lambda platform, model: cluster.Platform.measure(timeout="long"), "`timeout` = 'long'"),
         (lambda platform, model: cluster.Platform.measure(progress=5), "`progress` = 5"),
         (lambda platform, model: cluster.Platform.measure(place="heft"), "no option `place`"),
@@ -266,17 +252,17 @@ def test_shapes_that_depend_on_elements_are_refused_with_the_input(platform, tmp
     path = tmp_path / "decides.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
     with pytest.raises(ab.errors.PlacementError, match="depend on the elements of `x`.*run it in a session"):
-        cluster.Pipeline(path, platform, inputs={"x": np.ones(4, np.float32)}, measure=False, **OPTIONS)
+        cluster.Pipeline(path, platform, inputs={"x": np.ones(4, np.float32)}, measure=False, **ONE_CPU)
 
 
 def test_weights_in_other_files_are_divided_but_not_shipped(platform, model, tmp_path):
     path = tmp_path / "outside.onnx"
     onnx.save(onnx.load(model), path, save_as_external_data=True, location="outside.bin", size_threshold=0)
-    with cluster.Pipeline(path, platform, measure=False, **OPTIONS) as pipeline:
+    with cluster.Pipeline(path, platform, measure=False, **ONE_CPU) as pipeline:
         given = samples(3)
         assert equal(pipeline.map(given), given, model)
     with pytest.raises(ab.errors.AnabranchError, match="sends only the model's own file.*`w0`"):
-        cluster.Pipeline(path, platform, measure=False, ship=True, **OPTIONS)
+        cluster.Pipeline(path, platform, measure=False, ship=True, **ONE_CPU)
 
 
 def test_a_default_is_given_both_times_or_never(platform, tmp_path):
@@ -286,11 +272,11 @@ def test_a_default_is_given_both_times_or_never(platform, tmp_path):
     path = tmp_path / "default.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
     given = {"x": np.ones((2, 2), np.float32), "w": np.full((2, 2), 3, np.float32)}
-    with cluster.Pipeline(path, platform, inputs={"x": given["x"]}, measure=False, **OPTIONS) as pipeline:
+    with cluster.Pipeline(path, platform, inputs={"x": given["x"]}, measure=False, **ONE_CPU) as pipeline:
         assert next(pipeline.map([{"x": given["x"]}]))["y"].tolist() == [[1, 1], [1, 1]]
         with pytest.raises(ab.errors.InputError, match="`w` was not given when"):
             list(pipeline.map([given]))
-    with cluster.Pipeline(path, platform, inputs=given, measure=False, **OPTIONS) as pipeline:
+    with cluster.Pipeline(path, platform, inputs=given, measure=False, **ONE_CPU) as pipeline:
         assert next(pipeline.map([given]))["y"].tolist() == [[6, 6], [6, 6]]
         with pytest.raises(ab.errors.InputError, match="`w` was given when"):
             list(pipeline.map([{"x": given["x"]}]))
@@ -336,7 +322,7 @@ def test_stages_that_cannot_be_opened_at_once_are_opened_again(alone, model, mon
 
 
 def test_a_closed_pipeline_stays_closed(platform, model):
-    pipeline = cluster.Pipeline(model, platform, measure=False, **OPTIONS)
+    pipeline = cluster.Pipeline(model, platform, measure=False, **ONE_CPU)
     results = pipeline.map(samples(50))
     next(results)
     pipeline.close()
@@ -366,7 +352,7 @@ def test_a_cancelled_task_leaves_the_pipeline_usable(divided, model):
 
 
 def test_two_pipelines_work_side_by_side(divided, platform, model):
-    with cluster.Pipeline(model, platform, measure=False, **OPTIONS) as other:
+    with cluster.Pipeline(model, platform, measure=False, **ONE_CPU) as other:
         ours, theirs = samples(20, seed=5), samples(20, seed=6)
         pairs = list(zip(divided.map(ours), other.map(theirs), strict=True))
     assert equal([pair[0] for pair in pairs], ours, model) and equal([pair[1] for pair in pairs], theirs, model)
@@ -401,7 +387,7 @@ def test_a_stranger_keeps_nobody_from_connecting(platform):
 def test_another_file_of_the_same_name_is_refused(platform, model, tmp_path):
     path = tmp_path / "model.onnx"
     path.write_bytes(model.read_bytes())
-    with cluster.Pipeline(path, platform, measure=False, **OPTIONS) as pipeline:
+    with cluster.Pipeline(path, platform, measure=False, **ONE_CPU) as pipeline:
         given = samples(4)
         assert equal(pipeline.map(given), given, model)
         changed = onnx.load(path)
@@ -452,7 +438,7 @@ def test_a_file_that_a_node_lacks_is_named(platform, tmp_path, model):
     data = model.read_bytes()
     path = tmp_path / "gone.onnx"
     path.write_bytes(data)
-    pipeline = cluster.Pipeline(path, platform, measure=False, ship=True, **OPTIONS)
+    pipeline = cluster.Pipeline(path, platform, measure=False, ship=True, **ONE_CPU)
     path.unlink()
     given = samples(3)
     assert equal(pipeline.map(given), given, model)
@@ -463,15 +449,15 @@ def test_a_file_that_a_node_lacks_is_named(platform, tmp_path, model):
 
 def test_a_model_that_fits_nowhere_is_refused(platform, model):
     with pytest.raises(ab.errors.PlacementError, match="weights take 96 KiB.*node2/cpu0 1,?000 B"):
-        cluster.Pipeline(model, with_memory(platform, 1000), measure=False, **OPTIONS)
+        cluster.Pipeline(model, with_memory(platform, 1000), measure=False, **ONE_CPU)
 
 
 def test_a_node_that_dies_is_replaced_and_one_that_joins_is_used(nodes, model):
     """Last: it changes the cluster."""
     made, added = nodes
-    platform = cluster.Platform.measure(**OPTIONS)
+    platform = cluster.Platform.measure(**ONE_CPU)
     small = with_memory(platform, 5 * WIDTH * WIDTH * 4)
-    with cluster.Pipeline(model, small, measure=False, replicate=False, hang=5.0, **OPTIONS) as pipeline:
+    with cluster.Pipeline(model, small, measure=False, replicate=False, hang=5.0, **ONE_CPU) as pipeline:
         used = {device.partition("/")[0] for stage in pipeline.plan["stages"] for device in stage["devices"]}
         victim = next(node for node in platform.nodes if node.name in used and node.name != "node1")
         address = next(node["NodeManagerAddress"] for node in ray.nodes() if node["NodeID"] == victim.id)
@@ -502,8 +488,8 @@ def test_a_node_that_dies_is_replaced_and_one_that_joins_is_used(nodes, model):
         # Ray may still list a node that has just died.
         joined = next(node for node in made.worker_nodes if node.node_ip_address == "127.0.0.5")
         made.remove_node(joined, allow_graceful=False)
-        left = cluster.Platform.measure(**OPTIONS)
+        left = cluster.Platform.measure(**ONE_CPU)
         assert len(left.nodes) == 2 and all("left out" in event for event in left.events)
-    with cluster.Pipeline(model, pipeline.platform, measure=False, **OPTIONS) as again:
+    with cluster.Pipeline(model, pipeline.platform, measure=False, **ONE_CPU) as again:
         assert len(again._alive) == 2
         assert equal(again.map(given[:5]), given[:5], model)

@@ -6,7 +6,7 @@ import signal
 
 import numpy as np
 import pytest
-from conftest import with_memory
+from conftest import LAYERS, ONE_CPU, WIDTH, samples, with_memory
 
 import anabranch as ab
 
@@ -16,20 +16,6 @@ onnx = pytest.importorskip("onnx", reason="onnx is not installed")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 import anabranch.cluster as cluster  # noqa: E402
-
-OPTIONS = {"gpu": False, "threads": 1}
-WIDTH, LAYERS = 64, 6
-
-
-@pytest.fixture(scope="module")
-def platform(nodes):
-    return cluster.Platform.measure(**OPTIONS)
-
-
-def samples(count, seed=0):
-    random_numbers = np.random.default_rng(seed)
-    return [{"x": random_numbers.standard_normal((4, WIDTH), dtype=np.float32)} for _ in range(count)]
-
 
 @pytest.fixture(scope="module")
 def recurrent(tmp_path_factory):
@@ -55,7 +41,7 @@ def recurrent(tmp_path_factory):
 
 def stepped(model, given, sequences):
     """Results of a session that is given each state again."""
-    session, results = ab.Session(model, **OPTIONS), []
+    session, results = ab.Session(model, **ONE_CPU), []
     states = [{f"h{layer}_in": np.zeros((4, WIDTH), np.float32) for layer in range(LAYERS)} for _ in range(sequences)]
     for at, inputs in enumerate(given):
         made = session.run({**inputs, **states[at % sequences]})
@@ -66,7 +52,7 @@ def stepped(model, given, sequences):
 
 @pytest.fixture
 def stateful(platform, recurrent):
-    options = {"measure": False, "replicate": True, "hang": 5.0, "feed": {"*_out": "*_in"}, "checkpoint": 8, **OPTIONS}
+    options = {"measure": False, "replicate": True, "hang": 5.0, "feed": {"*_out": "*_in"}, "checkpoint": 8, **ONE_CPU}
     # Two of the nodes hold it, one alone does not.
     memory = 5 * WIDTH * WIDTH * 4
     with cluster.Pipeline(recurrent, with_memory(platform, memory), sequences=3, **options) as pipeline:

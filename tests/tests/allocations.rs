@@ -3,12 +3,13 @@
 
 use anabranch::execute::{ComputeDevice, CpuTeam, DevicePool, Executor, RunOptions, RunOutput};
 use anabranch::plan::PlanOptions;
-use anabranch::{Outputs, Session, SessionConfig};
+use anabranch::{Inputs, Outputs, Session, SessionConfig};
 use anabranch_bench::chains::Chain;
 use anabranch_kernels::op::{Domain, Expression, Map, Op, Unary};
 use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
 use anabranch_tests::{model, reference};
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// System allocator with a counter.
@@ -32,6 +33,9 @@ unsafe impl GlobalAlloc for Counting {
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
+
+/// Positions of the decoder's cache.
+const CAPACITY: usize = 64;
 
 fn executor(devices: u32, elements: usize) -> Executor {
     let cpu = |at: u32| {
@@ -77,4 +81,25 @@ fn repeated_runs_take_no_memory() {
     (0..100).for_each(|_| run());
     let each = (ALLOCATIONS.load(Ordering::Relaxed) - before) / 100;
     assert!(each <= 1, "{each} allocations in a run of a session");
+    // So does a step of a decoder, of any number of layers. Its cache is a buffer, so that all steps have one shape.
+    for threads in [1, 2] {
+        let options = SessionConfig::default().without_gpu().with_threads(NonZeroUsize::new(threads).expect("some"));
+        let session = Session::open(model("language/llama/model"), options).expect("a bundled model opens");
+        let mut decoder = session.stateful(&[]).expect("outputs that are inputs of the next step");
+        let integers = |values: &[i64]| {
+            Tensor::from_elements(Shape::new([1, values.len()]).expect("small"), values).expect("as many")
+        };
+        let step = |end: usize| {
+            let mask: Vec<i64> = (0..CAPACITY).map(|at| i64::from(at < end)).collect();
+            Inputs::new().tensor("input_ids", integers(&[5])).tensor("attention_mask", integers(&mask))
+        };
+        let steps: Vec<Inputs> = (1..=CAPACITY).map(step).collect();
+        decoder.resize(&steps[0], CAPACITY).expect("a capacity");
+        let (warm, counted) = steps.split_at(CAPACITY / 2);
+        warm.iter().for_each(|inputs| _ = decoder.run(inputs).expect("runs"));
+        let before = ALLOCATIONS.load(Ordering::Relaxed);
+        counted.iter().for_each(|inputs| _ = decoder.run(inputs).expect("runs"));
+        let each = (ALLOCATIONS.load(Ordering::Relaxed) - before) as f64 / counted.len() as f64;
+        assert!(each <= 3.0, "{each} allocations in a step with {threads} threads: lists of given and replaced inputs");
+    }
 }

@@ -2,23 +2,19 @@
 //! from the theory of pipelines: intervals of nodes on one device each, on replicas, and on groups of cores. The best
 //! by prediction wins.
 
+use super::chain::Chain;
 use super::costs::StageCosts;
 use super::interval::Cut;
 use super::mapping::{On, Stages, refused};
 use super::options::{Among, PipelineOptions};
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_execute::ExecError;
-use anabranch_ir::program::{NodeId, Origin, Program};
-use anabranch_placement::pipeline::cut::{Carried, CutOptions, cut};
+use anabranch_ir::program::NodeId;
 use anabranch_placement::pipeline::{
     self, Communication, Goal, Parallel, Performance, Port, Problem, Processors, Rules, Stage, StageKind, choose,
     evaluate,
 };
-use anabranch_placement_core::graph::{GraphBuilder, Task, TaskGraph, TaskId};
 use anabranch_session::SessionError;
-
-/// Most stages that intervals are made of: this many are mapped in milliseconds.
-const CUTS: usize = 60;
 
 /// Rules for sharing a stage.
 const SINGLE: Rules = Rules { communication: Communication::OnePort, replication: false, parallel: Parallel::Never };
@@ -168,15 +164,8 @@ fn searched(costs: &StageCosts, goal: Goal, rules: Rules) -> Result<Option<Candi
     if costs.program().nodes.is_empty() {
         return Ok(None);
     }
-    let bytes = |at: usize, live: &[u64]| live.get(at).copied().unwrap_or(0);
-    let all: Vec<NodeId> = costs.program().node_ids().collect();
-    let live = Cut::new(costs.program(), &all, &[all.len()], &costs.states).live;
-    let options = CutOptions { stages: CUTS, input: bytes(0, &live), output: bytes(1, &live) };
-    let seconds = |task: TaskId, processor: usize| Some(costs.seconds[task.index()][processor]);
-    let carried: Vec<Carried> = costs.states.iter().map(|state| state.carried.clone()).collect();
-    let found = cut(&graph(costs.program())?, costs.processors.len(), seconds, &carried, options);
-    let order: Vec<NodeId> = found.order.iter().map(|task| NodeId(task.0)).collect();
-    let sizes: Vec<usize> = found.starts.windows(2).map(|ends| ends[1] - ends[0]).collect();
+    let seconds = |node: NodeId, processor: usize| costs.seconds[node.index()][processor];
+    let Chain { order, sizes, .. } = Chain::of(costs.program(), &costs.states, costs.processors.len(), seconds)?;
     let problem = problem(costs, &order, &sizes, rules)?;
     // If no mapping keeps the bound, the nearest is among the other candidates.
     let Ok(chosen) = choose(&problem, goal) else { return Ok(None) };
@@ -188,23 +177,6 @@ fn searched(costs: &StageCosts, goal: Goal, rules: Rules) -> Result<Option<Candi
         _ => "stages on one device each",
     };
     Ok(Some(Candidate { how: how.into(), stages: Some(stages), performance: chosen.performance }))
-}
-
-/// Returns the graph of the nodes, with the bytes of their constants and of the values that pass between them.
-pub(super) fn graph(program: &Program) -> Result<TaskGraph, SessionError> {
-    let mut builder = GraphBuilder::new();
-    for node in &program.nodes {
-        let constants = node.inputs.iter().filter(|input| program.constant(**input).is_some());
-        let memory = constants.map(|input| program.value(*input).spec.bytes() as u64).fold(0, u64::saturating_add);
-        builder.task(Task { memory, ..Task::new(&node.name) });
-    }
-    for (value, consumers) in program.values.iter().zip(program.consumers()) {
-        if let Origin::Node(maker) = value.origin {
-            let datum = builder.datum(TaskId(maker.0), value.spec.bytes() as u64);
-            consumers.iter().for_each(|reader| builder.consume(datum, TaskId(reader.0)));
-        }
-    }
-    builder.build().map_err(|error| refused(error.to_string()))
 }
 
 /// Returns a mapping with its predicted performance.

@@ -6,11 +6,11 @@
 //! session's cost model.
 
 use super::channel_capacities::ChannelCapacities;
+use super::feedback::Feedback;
 use super::handover;
 use super::options::PipelineOptions;
 use super::part_planner::PartPlanner;
 use super::processors::{Processor, processors, whole_devices};
-use super::state::Feedback;
 use super::teams::{Team, serial_shares};
 use super::wiring::Wiring;
 use anabranch_costs::median;

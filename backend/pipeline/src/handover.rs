@@ -10,9 +10,9 @@
 //! passes the data set on, as the latency of a link.
 
 use super::channel_capacities::ChannelCapacities;
+use super::kept::Kept;
 use super::line::{Line, Replica, Stage, Work};
 use super::packet::{Packet, work};
-use super::state::Kept;
 use super::wiring::{Leaving, Route, Wiring};
 use anabranch_costs::median;
 use anabranch_execute::{DevicePool, ExecError, RunOptions, RunOutput};

@@ -2,7 +2,7 @@
 //! later parts or the caller need become its outputs. Nothing is lowered or fused again, so that its nodes compute the
 //! same as in the whole program.
 
-use super::state::{Feedback, stages_of};
+use super::feedback::{Feedback, stages_of};
 use anabranch_ir::program::{Node, NodeId, Origin, Output, Program, Value, ValueId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -93,14 +93,11 @@ impl Spans {
         for (at, node) in whole.nodes.iter().enumerate() {
             node.inputs.iter().for_each(|input| read(*input, part_of[at]));
         }
-        let is_state = |at: usize| states.iter().any(|state| state.output == at);
-        let leaving = whole.outputs.iter().enumerate().filter(|(at, _)| !is_state(*at));
+        let leaving = whole.outputs.iter().enumerate().filter(|(at, _)| !Feedback::is_output(states, *at));
         leaving.for_each(|(_, output)| read(output.value, parts));
-        by_part
-            .iter()
-            .zip(0..)
-            .flat_map(|(states, home)| states.iter().map(move |(.., made)| (*made, home)))
-            .for_each(|(made, home)| read(made, home));
+        for (home, states) in by_part.iter().enumerate() {
+            states.iter().for_each(|(.., made)| read(*made, home));
+        }
         let named = by_part.iter().flatten().map(|(.., made)| *made).chain(whole.inputs.iter().copied());
         let named: BTreeSet<ValueId> = named.collect();
         // A value that is read only in the part that makes it does not pass between parts.

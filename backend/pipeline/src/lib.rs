@@ -10,14 +10,17 @@
 
 #![forbid(unsafe_code)]
 
+mod chain;
 mod channel_capacities;
 mod choice;
 mod costs;
 mod distributed;
 mod error;
 mod face;
+mod feedback;
 mod handover;
 mod interval;
+mod kept;
 mod line;
 mod mapping;
 mod measured;
@@ -28,7 +31,6 @@ mod part_planner;
 mod plan;
 mod processors;
 mod ring;
-mod state;
 mod teams;
 #[cfg(test)]
 mod tests;

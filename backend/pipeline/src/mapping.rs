@@ -1,7 +1,7 @@
 //! Nodes and devices of each stage, as a pipeline file holds them and people edit them.
 
 use super::costs::StageCosts;
-use super::state::{Feedback, stages_of};
+use super::feedback::{Feedback, stages_of};
 use super::teams::group_name;
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_base::files;

@@ -1,7 +1,7 @@
 //! A data set on its way, and the work of a replica on it.
 
+use super::kept::Kept;
 use super::line::Work;
-use super::state::Kept;
 use super::wiring::{Leaving, Route, Wiring};
 use anabranch_execute::{ExecError, RunOptions, RunOutput};
 use anabranch_kernels::Tensor;

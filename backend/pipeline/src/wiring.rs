@@ -1,8 +1,8 @@
 //! Slots of a data set's values on its way: those that each stage reads, fills and frees, and those that hold the
 //! results.
 
+use super::feedback::Feedback;
 use super::interval::{Cut, Part};
-use super::state::Feedback;
 use anabranch_execute::ExecError;
 use anabranch_ir::program::{Output, Program, ValueId};
 use anabranch_kernels::{Shape, Tensor};
@@ -49,8 +49,8 @@ impl Wiring {
     pub(super) fn whole(program: &Program, states: &[Feedback]) -> Self {
         let (inputs, outputs) = (program.inputs.len(), program.outputs.len());
         let bytes = |value| program.value(value).spec.bytes() as u64;
-        let is_kept = |at: usize| states.iter().any(|state| state.output == at);
-        let given = |input: &ValueId| states.iter().all(|state| state.input != *input);
+        let is_kept = |at: usize| Feedback::is_output(states, at);
+        let given = |input: &ValueId| !Feedback::is_input(states, *input);
         let bytes_in = program.inputs.iter().filter(|input| given(input)).map(|input| bytes(*input)).sum();
         let leaves = |(at, _): &(usize, &Output)| !is_kept(*at);
         let results = program.outputs.iter().enumerate().filter(leaves);
@@ -79,7 +79,7 @@ impl Wiring {
     /// Returns the wiring of a program in parts. Reads the constants among its outputs.
     pub(super) fn of(cut: &Cut, program: &Program, states: &[Feedback]) -> Result<Self, SessionError> {
         let leaving = |(at, (output, slot)): (usize, (&Output, &Option<usize>))| {
-            if states.iter().any(|state| state.output == at) {
+            if Feedback::is_output(states, at) {
                 return Ok(None);
             }
             let shape = output.spec.shape.clone();
@@ -106,8 +106,7 @@ impl Wiring {
             let leaving = part.program.outputs.iter().zip(&part.makes).filter(|(_, slot)| !part.drops.contains(slot));
             leaving.map(|(output, _)| output.spec.bytes() as u64).sum()
         };
-        let given =
-            |(input, slot): (&ValueId, &usize)| states.iter().all(|state| state.input != *input).then_some(*slot);
+        let given = |(input, slot): (&ValueId, &usize)| (!Feedback::is_input(states, *input)).then_some(*slot);
         Ok(Self {
             slots: cut.slots,
             inputs: program.inputs.iter().zip(&cut.inputs).map(given).collect(),

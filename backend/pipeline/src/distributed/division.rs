@@ -1,31 +1,25 @@
 //! Divides a model into stages on the devices of several machines, by the theory of pipelines.
 //!
-//! The program is cut into a chain of at most [`CUTS`] intervals with few bytes between them
-//! ([`cut()`](anabranch_placement::pipeline::cut::cut)). [`choose()`] maps the chain to the devices, under their memory
+//! The program is cut into a [`Chain`] of intervals with few bytes between them. [`choose()`] maps the chain to the devices, under their memory
 //! limits. A device receives, computes or sends at a time, because a stage reads and writes the engine's memory itself.
 
-use super::super::choice::graph;
+use super::super::chain::Chain;
+use super::super::feedback::{Feedback, stages_of};
 use super::super::mapping::refused;
 use super::super::part_planner::PartPlanner;
-use super::super::state::{Feedback, stages_of};
 use super::stage::DividedState;
 use super::times::{MachineTimes, digest};
 use anabranch_base::bytes::format_bytes;
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_base::quoted::Name;
 use anabranch_execute::ExecError;
-use anabranch_ir::program::{NodeId, Program, ValueId};
-use anabranch_placement::pipeline::cut::{Carried, CutOptions, cut};
+use anabranch_ir::program::{NodeId, Program};
 use anabranch_placement::pipeline::{
     self, ChooseError, Communication, Goal, Link, Parallel, Port, Problem, Processors, Rules, Sharing, choose,
 };
-use anabranch_placement_core::graph::TaskId;
 use anabranch_session::{Inputs, Session, SessionError, ordered};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-
-/// Most intervals that stages are made of: this many are mapped in milliseconds.
-const CUTS: usize = 60;
 
 /// Name of the process that gives inputs and takes results, at the end of a link.
 const OUTSIDE: &str = "outside";
@@ -119,47 +113,38 @@ pub fn divide(
         return Err(refused(nothing_to_divide(session)));
     }
     let devices = Devices::of(program, machines)?;
-    let graph = graph(program)?;
-    let bytes = |values: &mut dyn Iterator<Item = u64>| values.fold(0u64, u64::saturating_add);
     let states = Feedback::all(program, &state.pairs, &ordered(inputs, program, |_| true)?)?;
-    let carried: Vec<Carried> = states.iter().map(|state| state.carried.clone()).collect();
-    let passing = |input: &&ValueId| states.iter().all(|state| state.input != **input);
-    let given = program.inputs.iter().filter(passing);
-    let given = bytes(&mut given.map(|input| program.value(*input).spec.bytes() as u64));
-    let leaving = program.outputs.iter().enumerate().filter(|(at, _)| states.iter().all(|state| state.output != *at));
-    let results = bytes(&mut leaving.map(|(_, output)| output.spec.bytes() as u64));
-    let cutting = CutOptions { stages: CUTS, input: given, output: results };
-    let seconds = |task: TaskId, device: usize| Some(devices.seconds[device][task.index()]);
-    let mut chain = cut(&graph, devices.names.len(), seconds, &carried, cutting);
-    let sizes: Vec<usize> = chain.starts.windows(2).map(|ends| ends[1] - ends[0]).collect();
-    let order: Vec<NodeId> = chain.order.iter().map(|task| NodeId(task.0)).collect();
-    let stage_of = stages_of(&order, &sizes);
-    let mut kept = vec![0u64; sizes.len()];
+    let seconds = |node: NodeId, device: usize| devices.seconds[device][node.index()];
+    let Chain { order, sizes, mut stages } = Chain::of(program, &states, devices.names.len(), seconds)?;
+    let weights: Vec<u64> = stages.stages.iter().map(|stage| stage.weights).collect();
+    let (stage_of, mut kept) = (stages_of(&order, &sizes), vec![0u64; sizes.len()]);
     for own in &states {
         let home = own.home(|node| stage_of[node.index()]);
         kept[home] = kept[home].saturating_add(Feedback::total([own], state.sequences.get()));
     }
-    for (stage, kept) in chain.stages.stages.iter_mut().zip(&kept) {
+    for (stage, kept) in stages.stages.iter_mut().zip(&kept) {
         stage.weights = stage.weights.saturating_add(*kept);
     }
     let rules =
         Rules { communication: Communication::OnePort, replication: options.replication, parallel: Parallel::Never };
-    let problem = Problem::new(chain.stages.clone(), devices.processors(machines)?, rules);
+    let problem = Problem::new(stages, devices.processors(machines)?, rules);
     let problem = problem.map_err(|error| refused(error.to_string()))?;
     let chosen = choose(&problem, options.goal).map_err(|error| infeasible(&error, &problem, &devices))?;
     let stage = |interval: &pipeline::Interval| {
-        let starts = chain.starts[interval.stages.start]..chain.starts[interval.stages.end];
-        let nodes = &chain.order[starts];
-        let name = |task: &TaskId| program.nodes[task.index()].name.clone();
-        let time = |device: &usize| nodes.iter().map(|task| devices.seconds[*device][task.index()]).sum();
+        let before: usize = sizes[..interval.stages.start].iter().sum();
+        let count: usize = sizes[interval.stages.clone()].iter().sum();
+        let nodes = &order[before..before + count];
+        let name = |node: &NodeId| program.node(*node).name.clone();
+        let time = |device: &usize| nodes.iter().map(|node| devices.seconds[*device][node.index()]).sum();
+        let bytes = |of: &[u64]| of[interval.stages.clone()].iter().copied().fold(0, u64::saturating_add);
         debug_assert!(interval.sharing != Sharing::DataParallel, "the rules forbid it");
         DivisionStage {
             devices: interval.processors.iter().map(|device| devices.names[*device].clone()).collect(),
             nodes: nodes.iter().map(name).collect(),
             seconds: interval.processors.iter().map(time).collect(),
             bytes_in: problem.stages().data[interval.stages.start],
-            weights: bytes(&mut nodes.iter().map(|task| graph.task(*task).memory)),
-            state: bytes(&mut kept[interval.stages.clone()].iter().copied()),
+            weights: bytes(&weights),
+            state: bytes(&kept),
         }
     };
     Ok(Division {
@@ -168,7 +153,7 @@ pub fn divide(
         period: chosen.performance.period,
         latency: chosen.performance.latency,
         lower_bound: chosen.lower_bound,
-        bytes_out: results,
+        bytes_out: problem.stages().data[sizes.len()],
         state: state.pairs.iter().map(|pair| (pair.output.clone(), pair.input.clone())).collect(),
     })
 }

@@ -1,10 +1,11 @@
 //! One stage of a divided model, in the process that computes it.
 
+use super::super::feedback::Feedback;
 use super::super::interval::Cut;
+use super::super::kept::Kept;
 use super::super::mapping::{refused, resolved};
 use super::super::part_planner::PartPlanner;
 use super::super::processors::whole_devices;
-use super::super::state::{Feedback, Kept};
 use super::super::wiring::{Leaving, Route, Wiring};
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_base::lock::lock;
