@@ -1,5 +1,5 @@
-//! The states that a stage keeps, of all sequences, in the host's memory. A kernel that appends to a state in place does
-//! not copy it.
+//! The states that a stage keeps, of all sequences, in the host's memory. A kernel that appends to a state in place
+//! does not copy it.
 
 use super::feedback::Feedback;
 use super::wiring::Route;

@@ -1,7 +1,8 @@
 //! Divides a model into stages on the devices of several machines, by the theory of pipelines.
 //!
-//! The program is cut into a [`Chain`] of intervals with few bytes between them. [`choose()`] maps the chain to the devices, under their memory
-//! limits. A device receives, computes or sends at a time, because a stage reads and writes the engine's memory itself.
+//! The program is cut into a [`Chain`] of intervals with few bytes between them. [`choose()`] maps the chain to the
+//! devices, under their memory limits. A device receives, computes or sends at a time, because a stage reads and writes
+//! the engine's memory itself.
 
 use super::super::chain::Chain;
 use super::super::feedback::{Feedback, stages_of};
