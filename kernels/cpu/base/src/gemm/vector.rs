@@ -1,7 +1,8 @@
 //! Product of a matrix and a vector, which takes as long as reading the matrix.
 
 use super::view::View;
-use crate::vector::{Isa, Loop, vectorised};
+use crate::vector::{Isa, LANES, Loop, vectorised};
+use std::array::from_fn;
 
 /// Partial sums of a dot product: two vectors of the widest kind.
 const CHAINS: usize = 32;
@@ -69,7 +70,7 @@ fn dots<I: Isa>(rows: [&[f32]; TOGETHER], vector: &[f32]) -> [f32; TOGETHER] {
     let sums = block_dots::<I, CHAINS>(rows, blocks);
     let small = block_dots::<I, 8>(from(blocks.len()), small_blocks);
     let last = block_dots::<I, 1>(from(vector.len() - rest.len()), rest);
-    std::array::from_fn(|i| sums[i] + small[i] + last[i])
+    from_fn(|i| sums[i] + small[i] + last[i])
 }
 
 /// Returns the dot products of the first elements of four rows with a vector, in `WIDTH` chains. The vector's length is
@@ -97,7 +98,7 @@ fn pairwise_sum<const WIDTH: usize>(sums: [f32; WIDTH]) -> f32 {
     for (i, sum) in sums.iter().enumerate() {
         eight[i % 8] += sum;
     }
-    let [a, b, c, d]: [f32; 4] = std::array::from_fn(|i| eight[i] + eight[i + 4]);
+    let [a, b, c, d]: [f32; 4] = from_fn(|i| eight[i] + eight[i + 4]);
     (a + c) + (b + d)
 }
 
@@ -113,26 +114,49 @@ impl Loop for Combination<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<I: Isa>(self) {
-        let Self { columns, factors, first, out } = self;
-        out.fill(0.0);
-        let length = out.len();
-        let column = |p: usize| &columns.from(first, p)[..length];
-        let groups = factors.chunks_exact(TOGETHER);
-        let rest = groups.remainder();
-        for (group, f) in groups.enumerate() {
-            let p = group * TOGETHER;
-            let (a, b, c, d) = (column(p), column(p + 1), column(p + 2), column(p + 3));
-            for i in 0..length {
-                let pair = I::fused(f[1], b[i], I::fused(f[0], a[i], out[i]));
-                out[i] = I::fused(f[3], d[i], I::fused(f[2], c[i], pair));
-            }
+    fn run<I: Isa>(mut self) {
+        self.out.fill(0.0);
+        // More streams are faster, as long as their factors fit the registers.
+        let mut done = if I::WIDE { self.add_by::<I, 16>(0) } else { 0 };
+        done = self.add_by::<I, 8>(done);
+        self.add_by::<I, 1>(done);
+    }
+}
+
+impl Combination<'_> {
+    /// Adds the columns from `done` on by so many at a time, and returns the number of columns that were added.
+    #[inline(always)]
+    fn add_by<I: Isa, const COUNT: usize>(&mut self, mut done: usize) -> usize {
+        let length = self.out.len();
+        while done + COUNT <= self.factors.len() {
+            let columns: [&[f32]; COUNT] = from_fn(|at| &self.columns.from(self.first, done + at)[..length]);
+            add::<I, COUNT>(columns, &self.factors[done..done + COUNT], self.out);
+            done += COUNT;
         }
-        for (index, factor) in rest.iter().enumerate() {
-            let column = column(factors.len() - rest.len() + index);
-            for i in 0..length {
-                out[i] = I::fused(*factor, column[i], out[i]);
-            }
+        done
+    }
+}
+
+/// Adds columns, each multiplied by its factor, in their order.
+#[inline(always)]
+fn add<I: Isa, const COUNT: usize>(columns: [&[f32]; COUNT], factors: &[f32], out: &mut [f32]) {
+    let mut wide = [I::splat(0.0); COUNT];
+    for c in 0..COUNT {
+        wide[c] = I::splat(factors[c]);
+    }
+    let whole = out.len() / LANES;
+    let (blocks, rest) = out.as_chunks_mut::<LANES>();
+    let column_blocks = columns.map(|column| &column.as_chunks::<LANES>().0[..whole]);
+    for (at, block) in blocks.iter_mut().enumerate() {
+        let mut sum = I::load(block);
+        for c in 0..COUNT {
+            sum = I::fused_lanes(wide[c], I::load(&column_blocks[c][at]), sum);
+        }
+        I::store(sum, block);
+    }
+    for (at, sum) in rest.iter_mut().enumerate() {
+        for c in 0..COUNT {
+            *sum = I::fused(factors[c], columns[c][whole * LANES + at], *sum);
         }
     }
 }
@@ -145,7 +169,7 @@ mod tests {
     fn both_layouts_and_all_lengths_agree_with_the_definition() {
         let value = |i: usize| ((i * 29 + 7) % 13) as f32 - 6.0;
         let data: Vec<f32> = (0..200 * 150).map(value).collect();
-        for (rows, depth) in [(1, 1), (3, 64), (200, 150), (17, 3), (5, 131), (2, 0), (0, 4)] {
+        for (rows, depth) in [(1, 1), (3, 64), (200, 150), (17, 3), (5, 131), (40, 29), (2, 0), (0, 4)] {
             for transposed in [false, true] {
                 let matrix = View::new(&data, rows, depth, transposed);
                 let vector = &data[7..7 + depth];

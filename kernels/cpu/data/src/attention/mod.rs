@@ -6,6 +6,7 @@
 //! far, and the sums are scaled when a greater score comes (Milakov and Gimelshein 2018). Tiles begin at fixed
 //! positions and a query's sums depend on its own keys alone, so that neither threads nor neighbours change its bits.
 
+mod block;
 mod part;
 mod stored;
 
@@ -25,7 +26,7 @@ use std::ops::Range;
 use stored::Stored;
 
 /// Queries of a group that pass over keys together, about.
-const QUERIES_PER_PASS: usize = 32;
+const QUERIES_PER_PASS: usize = 64;
 
 /// Numbers of the keys of a tile, about: 16 KiB.
 const TILE: usize = 4096;

@@ -1,11 +1,13 @@
 //! Some queries over the keys and values of one head, tile by tile.
 
+use super::block::{self, BLOCK, MANY};
 use super::stored::Stored;
 use super::{Kernel, Members};
 use anabranch_cpu_base::lanes::extreme_inside;
 use anabranch_cpu_base::math::{exp_below_one, tanh};
 use anabranch_cpu_base::vector::{Isa, LANES, Loop, joined};
 use anabranch_op::op::AttentionSizes;
+use std::array::from_fn;
 use std::ops::Range;
 
 /// Vectors of values that stay in registers while keys pass.
@@ -31,11 +33,12 @@ struct QueryState<'a> {
 
 impl<S: Stored> Part<'_, '_, S> {
     /// Numbers of workspace that so many queries need: their values, the greatest scores and sums of exponentials,
-    /// scores and exponentials of a tile, and widened keys and values.
+    /// scores and exponentials of a block in a tile, transposed keys, and widened keys and values.
     pub(super) fn workspace_len(count: usize, kernel: &Kernel<S>) -> usize {
         let (tile, AttentionSizes { depth, width, .. }) = (kernel.tile, kernel.sizes);
+        let transposed = if count >= MANY { tile * depth } else { 0 };
         let widened = if S::NARROW { tile * (depth + width) } else { 0 };
-        count * (width + 2) + 2 * tile + widened
+        count * (width + 2) + 2 * BLOCK * tile + transposed + widened
     }
 }
 
@@ -47,12 +50,13 @@ impl<'w, S: Stored> Loop for Part<'_, 'w, S> {
     fn run<I: Isa>(self) -> &'w mut [f32] {
         let Self { members, workspace } = self;
         let (tile, AttentionSizes { depth, width, .. }) = (members.kernel.tile, members.kernel.sizes);
-        let (op, count) = (&members.kernel.op, members.count());
+        let count = members.count();
         let (out, rest) = workspace.split_at_mut(count * width);
         let (most, rest) = rest.split_at_mut(count);
         let (sums, rest) = rest.split_at_mut(count);
-        let (scores, rest) = rest.split_at_mut(tile);
-        let (weights, rest) = rest.split_at_mut(tile);
+        let (scores, rest) = rest.split_at_mut(BLOCK * tile);
+        let (weights, rest) = rest.split_at_mut(BLOCK * tile);
+        let (panels, rest) = rest.split_at_mut(if count >= MANY { tile * depth } else { 0 });
         let (key_space, value_space) = rest.split_at_mut(if S::NARROW { tile * depth } else { 0 });
         out.fill(0.0);
         most.fill(f32::NEG_INFINITY);
@@ -65,26 +69,45 @@ impl<'w, S: Stored> Loop for Part<'_, 'w, S> {
             let [keys, values] = members.cached(begin..end);
             let keys = S::widened::<I>(keys, space_for::<S>(key_space, keys.len()));
             let values = S::widened::<I>(values, space_for::<S>(value_space, values.len()));
-            for at in 0..count {
-                let seen = members.seen(at);
-                let own = seen.start.max(begin)..seen.end.min(end);
-                if own.is_empty() {
-                    continue;
+            if count >= MANY {
+                block::panels(keys, depth, panels);
+            }
+            for first in (0..count).step_by(BLOCK) {
+                let mut near: [Range<usize>; BLOCK] = [const { 0..0 }; BLOCK];
+                for (at, near) in (first..count).zip(&mut near) {
+                    let seen = members.seen(at);
+                    let own = seen.start.max(begin)..seen.end.min(end);
+                    *near = if own.is_empty() { 0..0 } else { own.start - begin..own.end - begin };
                 }
-                let near = own.start - begin..own.end - begin;
-                dots::<I>(members.query(at), keys, near.clone(), scores);
-                let scores = &mut scores[near.clone()];
-                changed::<I>(scores, op.scale, op.cap);
-                if let Some((summands, stride)) = members.summands(at) {
-                    let own = own.map(|key| summands[key * stride]);
-                    // A key that is left out has no part in the result, even if its score is not finite.
-                    scores.iter_mut().zip(own).for_each(|(score, summand)| {
-                        *score = if summand == f32::NEG_INFINITY { summand } else { *score + summand };
-                    });
+                let block = count >= MANY && first + BLOCK <= count;
+                let together = near.iter().map(|near| near.start).min()..near.iter().map(|near| near.end).max();
+                if let (true, (Some(start), Some(end))) = (block, (together.start, together.end)) {
+                    block::dots::<I>(from_fn(|at| members.query(first + at)), panels, start..end, scores);
                 }
-                let kept =
-                    QueryState { most: &mut most[at], sum: &mut sums[at], values: &mut out[at * width..][..width] };
-                kept.take::<I>(scores, &mut weights[..near.len()], &values[near.start * width..near.end * width]);
+                for (number, near) in near.iter_mut().enumerate().filter(|(_, near)| near.start < near.end) {
+                    let (at, row) = (first + number, number * tile..(number + 1) * tile);
+                    let (scores, weights) = (&mut scores[row.clone()], &mut weights[row]);
+                    if !block {
+                        dots::<I>(members.query(at), keys, near.clone(), scores);
+                    }
+                    let scores = &mut scores[near.clone()];
+                    members.change::<I>(at, begin + near.start, scores);
+                    let state =
+                        QueryState { most: &mut most[at], sum: &mut sums[at], values: &mut out[at * width..][..width] };
+                    if !state.take::<I>(scores, &mut weights[near.clone()]) {
+                        *near = 0..0;
+                    }
+                }
+                let weights = |number: usize| &weights[number * tile..][near[number].clone()];
+                let values = |number: usize| &values[near[number].start * width..near[number].end * width];
+                let out = &mut out[first * width..];
+                if block && width.is_multiple_of(LANES) && near.iter().all(|own| *own == near[0]) {
+                    block::weighted::<I>(from_fn(weights), values(0), &mut out[..BLOCK * width]);
+                } else {
+                    for (number, out) in out.chunks_exact_mut(width.max(1)).take(BLOCK).enumerate() {
+                        weighted::<I>(weights(number), values(number), out);
+                    }
+                }
             }
         }
         for (out, sum) in out.chunks_exact_mut(width.max(1)).zip(sums) {
@@ -96,6 +119,21 @@ impl<'w, S: Stored> Loop for Part<'_, 'w, S> {
     }
 }
 
+impl<S: Stored> Members<'_, S> {
+    /// Scales, bends and adds to the scores of a query with keys from `key` on.
+    #[inline(always)]
+    fn change<I: Isa>(&self, at: usize, key: usize, scores: &mut [f32]) {
+        changed::<I>(scores, self.kernel.op.scale, self.kernel.op.cap);
+        if let Some((summands, stride)) = self.summands(at) {
+            // A key that is left out has no part in the result, even if its score is not finite.
+            scores.iter_mut().enumerate().for_each(|(at, score)| {
+                let summand = summands[(key + at) * stride];
+                *score = if summand == f32::NEG_INFINITY { summand } else { *score + summand };
+            });
+        }
+    }
+}
+
 /// Returns the workspace for so many widened numbers.
 #[inline(always)]
 fn space_for<S: Stored>(all: &mut [f32], count: usize) -> &mut [f32] {
@@ -103,12 +141,12 @@ fn space_for<S: Stored>(all: &mut [f32], count: usize) -> &mut [f32] {
 }
 
 impl QueryState<'_> {
-    /// Adds the values of some keys with these scores.
+    /// Makes weights of the scores of some keys. Returns whether their values are to be added.
     #[inline(always)]
-    fn take<I: Isa>(self, scores: &[f32], weights: &mut [f32], values: &[f32]) {
+    fn take<I: Isa>(self, scores: &[f32], weights: &mut [f32]) -> bool {
         let (found, special) = extreme_inside::<I, true>(scores);
         if found == f32::NEG_INFINITY && !scores.iter().any(|score| special && score.is_nan()) {
-            return;
+            return false;
         }
         let most = if found > *self.most { found } else { *self.most };
         if most > *self.most {
@@ -118,7 +156,7 @@ impl QueryState<'_> {
             *self.most = most;
         }
         *self.sum += exponentials::<I>(scores, most, weights);
-        weighted::<I>(weights, values, self.values);
+        true
     }
 }
 

@@ -48,8 +48,12 @@ pub(super) fn prepare(
 /// Rows that are multiplied by a widened vector before the next vector is widened.
 const ROWS: usize = 4;
 
-/// Maximum rows of a tile: they stay in the core's own caches while the weights of a panel are read.
-const TILE_ROWS: usize = 64;
+/// Maximum rows of a tile, of few and of many tiles: they stay in the core's own caches while the weights of a panel are
+/// read. More rows widen the weights less often.
+const TILE_ROWS: [usize; 2] = [64, 128];
+
+/// Tiles of the most rows that are enough for all threads.
+const MANY_TILES: usize = 64;
 
 /// Approximate multiply-adds of a tile: ten microseconds of one core.
 const TILE_WORK: usize = 1 << 18;
@@ -80,9 +84,16 @@ struct Weights<'a> {
     zero_points: Option<PackedMatrices<'a>>,
 }
 
+/// Returns the rows of a tile.
+fn tile_rows(rows: usize, columns: usize) -> usize {
+    let [few, most] = TILE_ROWS;
+    let is_many = rows / most * (columns / PANEL) >= MANY_TILES;
+    even_cut(rows, if is_many { most } else { few }, ROWS)
+}
+
 /// Returns the tiles of the product: whole panels.
 fn grid([rows, columns, depth]: [usize; 3]) -> Grid {
-    let tile_rows = even_cut(rows, TILE_ROWS, ROWS);
+    let tile_rows = tile_rows(rows, columns);
     let panels = TILE_WORK / (depth.max(1).saturating_mul(tile_rows * PANEL));
     Grid { batch: 1, rows, columns, tile_rows, tile_columns: panels.max(1) * PANEL }
 }
@@ -90,8 +101,8 @@ fn grid([rows, columns, depth]: [usize; 3]) -> Grid {
 /// Returns a key of the order of all sums, see `summation` of the crate: tiles of many rows widen their weights. An
 /// epilogue follows, element by element.
 pub(super) fn summation(node: &NodeSpec) -> Option<Vec<usize>> {
-    let rows = node.inputs[0].shape.dims()[0];
-    let tile_rows = even_cut(rows, TILE_ROWS, ROWS);
+    let [rows, columns] = *node.outputs[0].shape.dims() else { return None };
+    let tile_rows = tile_rows(rows, columns);
     let last = rows - rows.saturating_sub(1) / tile_rows * tile_rows;
     Some(match [tile_rows.min(rows), last].map(widened::is_for) {
         [first, last] if first == last => vec![usize::from(first)],
