@@ -65,7 +65,8 @@ pub(crate) fn shader(label: &str, source: &str) {
     let info = checked.unwrap_or_else(|error| refused("the validator", label, source, error));
     metal(&module, &info).unwrap_or_else(|error| refused("the writer of Metal's language", label, source, error));
     direct3d(&module, &info).unwrap_or_else(|error| refused("the writer of Direct3D's language", label, source, error));
-    let words = spir_v(&module, &info).unwrap_or_else(|error| refused("the writer of SPIR-V", label, source, error));
+    let words = spir_v(&module, &info, BoundsCheckPolicy::Restrict)
+        .unwrap_or_else(|error| refused("the writer of SPIR-V", label, source, error));
     if let Some(folder) = folder() {
         let file = folder.join(name(source));
         fs::create_dir_all(&folder).expect("the folder of shaders");
@@ -89,15 +90,31 @@ fn direct3d(module: &naga::Module, info: &ModuleInfo) -> Result<(), hlsl::Error>
     hlsl::Writer::new(&mut text, &options, &pipeline).write(module, info, None).map(|_| ())
 }
 
-/// Writes SPIR-V as wgpu does for Vulkan 1.2 on devices without robust buffers.
-fn spir_v(module: &naga::Module, info: &ModuleInfo) -> Result<Vec<u32>, spv::Error> {
-    let bounds_check_policies = BoundsCheckPolicies {
-        index: BoundsCheckPolicy::Restrict,
-        buffer: BoundsCheckPolicy::Restrict,
-        ..BoundsCheckPolicies::default()
-    };
-    let options = spv::Options { lang_version: (1, 5), bounds_check_policies, ..Default::default() };
+/// Writes SPIR-V as wgpu does for Vulkan 1.2. Buffers are checked by the shader on devices without robust buffers, and
+/// by the device on others.
+fn spir_v(module: &naga::Module, info: &ModuleInfo, buffer: BoundsCheckPolicy) -> Result<Vec<u32>, spv::Error> {
+    let index = BoundsCheckPolicy::Restrict;
+    let bounds_check_policies = BoundsCheckPolicies { index, buffer, ..BoundsCheckPolicies::default() };
+    let force_loop_bounding = false;
+    let options =
+        spv::Options { lang_version: (1, 5), bounds_check_policies, force_loop_bounding, ..Default::default() };
     spv::write_vec(module, info, &options, None)
+}
+
+/// Returns the numbers of buffers that are read and written, and the SPIR-V for a device with robust buffers, of each
+/// dispatch that `work` records.
+pub(crate) fn modules<T>(work: impl FnOnce() -> T) -> Vec<([usize; 2], Vec<u32>)> {
+    TAPE.set(Some(Tape::default()));
+    work();
+    let tape = TAPE.take().expect("the tape that was set");
+    let module = |Dispatch { source, buffers, reads, .. }: &Dispatch| {
+        let module = naga::front::wgsl::parse_str(source).expect("a shader that was compiled");
+        let mut validator = Validator::new(ValidationFlags::all(), Capabilities::SHADER_FLOAT16_IN_FLOAT32);
+        let info = validator.validate(&module).expect("a shader that was compiled");
+        let words = spir_v(&module, &info, BoundsCheckPolicy::Unchecked).expect("a shader that was compiled");
+        ([*reads, buffers.len() - reads], words)
+    };
+    tape.dispatches.iter().map(module).collect()
 }
 
 /// Records a dispatch of this thread, if a run is being recorded.

@@ -23,6 +23,8 @@ mod device;
 mod epilogue;
 mod expression;
 mod gather;
+#[cfg(test)]
+mod isa;
 mod kernel;
 mod lanes;
 mod library;
