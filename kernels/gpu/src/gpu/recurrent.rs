@@ -54,8 +54,9 @@ impl Layer<'_> {
     /// Returns the passes of a thread through the loops of one step.
     fn passes_of_a_step(&self) -> usize {
         let own = self.units.div_ceil(THREADS as usize);
-        // A gate's sum for each unit, at most three loops over the own units in the cell, and one loop outside.
-        self.gates * own * self.units + 4 * own + 1
+        // At most two loops over the state for each unit, at most three loops over the own units in the cell, and one
+        // loop outside.
+        2 * own * (self.units / 4 + self.units % 4) + 4 * own + 1
     }
 
     /// Returns the steps of one dispatch: a long sequence takes several dispatches, so that none runs for too long.
@@ -84,24 +85,43 @@ impl Layer<'_> {
         shader.constant("REVERSE", usize::from(self.op.reverse));
         let rows = self.gates * self.units;
         let [row, depth] = if self.packed { [1, rows] } else { [self.units, 1] };
+        shader.constant("R_ROW", row).constant("R_DEPTH", depth);
         shader.parameter("steps", self.steps).parameter("batches", self.batches);
         shader.parameter("first_step", steps.start).parameter("end_step", steps.end);
-        shader.parameter("r_row", row).parameter("r_depth", depth);
         shader.read("p", "f32", recorder.input(0)?).read("r", "f32", weights);
         shader.read("bias", "f32", recorder.input(2)?).read("h0", "f32", recorder.input(3)?);
         shader.write("y", "f32", recorder.output(0)?).write("last_h", "f32", recorder.output(1)?);
         match self.op.kind {
-            RecurrentKind::Gru { linear_before_reset } => {
-                shader.constant("RESET_AFTER", usize::from(linear_before_reset));
+            RecurrentKind::Gru { linear_before_reset: true } => {
+                shader.code(&sums("gates", "hidden", 0..3));
+                shader.code(include_str!("recurrent_gru_reset_after.wgsl"));
+            }
+            RecurrentKind::Gru { linear_before_reset: false } => {
+                shader.code(&sums("gates", "hidden", 0..2)).code(&sums("proposal", "next", 2..3));
                 shader.code(include_str!("recurrent_gru.wgsl"));
             }
             RecurrentKind::Lstm => {
                 shader.read("c0", "f32", recorder.input(4)?).write("last_c", "f32", recorder.output(2)?);
+                shader.code(&sums("gates", "hidden", 0..4));
                 shader.code(include_str!("recurrent_lstm.wgsl"));
             }
         }
         recorder.dispatch(&shader, self.batches)
     }
+}
+
+/// Returns a WGSL function `name(unit)` of the sums of `gates` over the array `state`, with the biases: a number or a
+/// vector.
+fn sums(name: &str, state: &str, gates: Range<usize>) -> String {
+    let vector = ["f32", "vec2<f32>", "vec3<f32>", "vec4<f32>"][gates.len() - 1];
+    let of_gates = |element: &dyn Fn(usize) -> String| {
+        format!("{vector}({})", (0..gates.len()).map(element).collect::<Vec<_>>().join(", "))
+    };
+    let weights = of_gates(&|gate| format!("r[at + {gate}u * UNITS * R_ROW]"));
+    let biases = of_gates(&|gate| format!("bias[row + {gate}u * UNITS]"));
+    let text = include_str!("recurrent_sums.wgsl").replace("NAME", name).replace("STATE", state);
+    let text = text.replace("VECTOR", vector).replace("FIRST", &format!("{}u", gates.start));
+    text.replace("WEIGHTS", &weights).replace("BIASES", &biases)
 }
 
 #[cfg(test)]

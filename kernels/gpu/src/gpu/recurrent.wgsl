@@ -2,34 +2,15 @@
 // 256-th unit. The sums of a unit run over the weights in order. A long sequence takes several dispatches, which pass
 // the state in the outputs.
 //
-// Declared by recurrent.rs: p, r, bias, h0, y, last_h and for an LSTM c0 and last_c; UNITS, GATES, REVERSE, and the cell:
-// first_kept, last_kept, keep_last and advance, which computes `next`; parameters.steps, .batches, .r_row and .r_depth
-// (strides of r), .first_step and .end_step of this dispatch.
+// Declared by recurrent.rs: p, r, bias, h0, y, last_h and for an LSTM c0 and last_c; UNITS, GATES, REVERSE, R_ROW and
+// R_DEPTH (strides of r), and the cell: first_kept, last_kept, keep_last and advance, which computes `next`;
+// parameters.steps, .batches, .first_step and .end_step of this dispatch.
 
-var<workgroup> hidden: array<f32, UNITS>;
+var<workgroup> hidden: array<vec4<f32>, (UNITS + 3u) / 4u>;
 // The next hidden state, or the hidden state after the reset gate.
-var<workgroup> next: array<f32, UNITS>;
+var<workgroup> next: array<vec4<f32>, (UNITS + 3u) / 4u>;
 // A GRU's update gate or an LSTM's cell state.
 var<workgroup> kept: array<f32, UNITS>;
-
-// The recurrent part of a gate's input: row `gate · UNITS + unit` of r times the state, plus the bias.
-fn gate_of_hidden(gate: u32, unit: u32) -> f32 {
-    let row = gate * UNITS + unit;
-    var sum = 0.0;
-    for (var k = 0u; k < UNITS; k = k + 1u) {
-        sum = fma(r[row * parameters.r_row + k * parameters.r_depth], hidden[k], sum);
-    }
-    return sum + bias[row];
-}
-
-fn gate_of_next(gate: u32, unit: u32) -> f32 {
-    let row = gate * UNITS + unit;
-    var sum = 0.0;
-    for (var k = 0u; k < UNITS; k = k + 1u) {
-        sum = fma(r[row * parameters.r_row + k * parameters.r_depth], next[k], sum);
-    }
-    return sum + bias[row];
-}
 
 @compute @workgroup_size(256)
 fn main(
@@ -44,10 +25,10 @@ fn main(
     for (var unit = thread; unit < UNITS; unit = unit + 256u) {
         let at = batch * UNITS + unit;
         if parameters.first_step == 0u {
-            hidden[unit] = h0[at];
+            hidden[unit / 4u][unit % 4u] = h0[at];
             kept[unit] = first_kept(at);
         } else {
-            hidden[unit] = last_h[at];
+            hidden[unit / 4u][unit % 4u] = last_h[at];
             kept[unit] = last_kept(at);
         }
     }
@@ -58,13 +39,13 @@ fn main(
         advance(at * GATES * UNITS, thread);
         workgroupBarrier();
         for (var unit = thread; unit < UNITS; unit = unit + 256u) {
-            hidden[unit] = next[unit];
-            y[at * UNITS + unit] = next[unit];
+            hidden[unit / 4u][unit % 4u] = next[unit / 4u][unit % 4u];
+            y[at * UNITS + unit] = next[unit / 4u][unit % 4u];
         }
         workgroupBarrier();
     }
     for (var unit = thread; unit < UNITS; unit = unit + 256u) {
-        last_h[batch * UNITS + unit] = hidden[unit];
+        last_h[batch * UNITS + unit] = hidden[unit / 4u][unit % 4u];
         keep_last(batch * UNITS + unit, kept[unit]);
     }
 }

@@ -14,12 +14,13 @@ fn keep_last(index: u32, value: f32) {
 
 fn advance(first: u32, thread: u32) {
     for (var unit = thread; unit < UNITS; unit = unit + 256u) {
-        let take = sigmoid(p[first + unit] + gate_of_hidden(0u, unit));
-        let give = sigmoid(p[first + UNITS + unit] + gate_of_hidden(1u, unit));
-        let retain = sigmoid(p[first + 2u * UNITS + unit] + gate_of_hidden(2u, unit));
-        let proposed = tanh_of(p[first + 3u * UNITS + unit] + gate_of_hidden(3u, unit));
+        let gates = gates(unit);
+        let take = sigmoid(p[first + unit] + gates.x);
+        let give = sigmoid(p[first + UNITS + unit] + gates.y);
+        let retain = sigmoid(p[first + 2u * UNITS + unit] + gates.z);
+        let proposed = tanh_of(p[first + 3u * UNITS + unit] + gates.w);
         let cell = retain * kept[unit] + take * proposed;
         kept[unit] = cell;
-        next[unit] = give * tanh_of(cell);
+        next[unit / 4u][unit % 4u] = give * tanh_of(cell);
     }
 }
