@@ -6,6 +6,8 @@ use super::limits::THREADS;
 /// Division of a workgroup's threads between rows and lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lanes {
+    /// Threads of a workgroup; a power of two.
+    threads: usize,
     /// Threads of one row; a power of two.
     lanes: usize,
     /// Whether neighbouring threads work on neighbouring rows, instead of on neighbouring elements of one row.
@@ -19,7 +21,13 @@ impl Lanes {
         let threads = THREADS as usize;
         // Rows that lie side by side are read in runs of 32 rows, if each row is long enough for that.
         let most = if across { threads / 32 } else { threads };
-        Self { lanes: length.div_ceil(8).next_power_of_two().clamp(1, most), across }
+        Self { threads, lanes: length.div_ceil(8).next_power_of_two().clamp(1, most), across }
+    }
+
+    /// Creates workgroups of `threads` threads with `lanes` threads for each row. Neighbouring threads work on
+    /// neighbouring elements. Both are powers of two.
+    pub(crate) fn of(threads: usize, lanes: usize) -> Self {
+        Self { threads, lanes, across: false }
     }
 
     /// Returns the threads of one row.
@@ -28,7 +36,7 @@ impl Lanes {
     }
 
     fn rows(&self) -> usize {
-        THREADS as usize / self.lanes
+        self.threads / self.lanes
     }
 
     /// Returns the passes of a lane through the elements of a row of `length`, and through the tree.

@@ -1,4 +1,5 @@
-//! Matrix products over batches, with an epilogue: tiled, or along lanes if one side is a vector.
+//! Matrix products over batches, with an epilogue: tiled, along lanes if one side is a vector, or by words if few rows
+//! meet narrow weights.
 
 use super::epilogue::{Coordinate, Epilogue};
 use super::kernel::Recorder;
@@ -7,6 +8,7 @@ use super::narrow::Narrow;
 use super::product::{Extent, Parts};
 use super::space::{Space, split};
 use super::tile::{Order, Tile};
+use super::words::Words;
 use super::{Recipe, Shader};
 use anabranch_op::error::KernelError;
 use anabranch_op::op::{MatMul, NarrowMatMul, NodeSpec};
@@ -29,7 +31,7 @@ fn narrow_product(node: &NodeSpec, op: &NarrowMatMul) -> Result<Product, KernelE
     if op.transpose_b {
         product.b[0] = narrow.line;
     }
-    Ok(Product { narrow: Some(narrow), ..product })
+    Ok(Product { narrow: Some(narrow), words: Words::new(node, op), ..product })
 }
 
 /// Returns a key of the order of all sums, see [`super::summation`].
@@ -45,9 +47,10 @@ pub(super) fn narrow_summation(node: &NodeSpec, op: &NarrowMatMul) -> Option<Vec
 
 fn of<'n>(node: &'n NodeSpec, product: Product) -> Result<Recipe<'n>, KernelError> {
     let (parts, whole) = (product.parts(), product.whole());
-    let passes = match product.is_vector() {
-        true => product.lanes().passes(parts.depth()),
-        false => product.tile().passes(parts.depth()),
+    let passes = match &product.words {
+        Some(words) => words.passes(),
+        None if product.is_vector() => product.lanes().passes(parts.depth()),
+        None => product.tile().passes(parts.depth()),
     };
     let recipe = Recipe::new(node, move |recorder| product.record(recorder));
     Ok(Recipe { passes, scratch_bytes: parts.scratch_bytes(whole), ..recipe })
@@ -67,6 +70,7 @@ struct Product {
     rows: usize,
     epilogue: Epilogue,
     narrow: Option<Narrow>,
+    words: Option<Words>,
 }
 
 impl Product {
@@ -91,15 +95,18 @@ impl Product {
         if let Some(rows) = rows_of_all_batches(dims, &a_strides, &b_strides, m, a[0]) {
             let epilogue = Epilogue::new(node, &coordinates(0, dims.len() + 2))?;
             let batch = Space { dims: vec![], strides: vec![vec![], vec![]] };
-            return Ok(Self { batch, m: rows, n, k, a, b, rows: 1, epilogue, narrow: None });
+            return Ok(Self { batch, m: rows, n, k, a, b, rows: 1, epilogue, narrow: None, words: None });
         }
         let epilogue = Epilogue::new(node, &coordinates(dims.len(), dims.len() + 2))?;
         let rows = node.row_plan().map_or(1, |plan| plan.rows);
         let batch = Space::collapsed(dims, &[a_strides, b_strides]);
-        Ok(Self { batch, m, n, k, a, b, rows, epilogue, narrow: None })
+        Ok(Self { batch, m, n, k, a, b, rows, epilogue, narrow: None, words: None })
     }
 
     fn summation(&self) -> Vec<usize> {
+        if let Some(words) = &self.words {
+            return words.summation();
+        }
         let lanes = if self.is_vector() { self.lanes().width() } else { 0 };
         [&[lanes][..], &self.parts().summation()].concat()
     }
@@ -121,6 +128,7 @@ impl Product {
 
     fn parts(&self) -> Parts {
         match self.is_vector() {
+            _ if self.words.is_some() => Parts::new(self.k, self.k, 1, 1),
             true => {
                 let lanes = self.lanes();
                 let groups = lanes.groups(self.whole().outputs());
@@ -147,7 +155,11 @@ impl Product {
 
     fn record(&self, recorder: &mut Recorder<'_>) -> Result<(), KernelError> {
         let extent = self.extent(recorder);
-        let name = if self.is_vector() { "matvec" } else { "matmul" };
+        let name = match self.words {
+            Some(_) => "narrow_matvec",
+            None if self.is_vector() => "matvec",
+            None => "matmul",
+        };
         self.parts().record(
             recorder,
             name,
@@ -159,13 +171,21 @@ impl Product {
                 shader.code(STORE);
                 Ok(())
             },
-            &|shader| {
-                if self.is_vector() { self.declare_vector(shader, extent) } else { self.declare_tiles(shader, extent) }
+            &|shader| match &self.words {
+                Some(words) => words.body(shader),
+                None if self.is_vector() => self.declare_vector(shader, extent),
+                None => self.declare_tiles(shader, extent),
             },
         )
     }
 
     fn declare_operands<'a>(&self, recorder: &Recorder<'a>, shader: &mut Shader<'a>) -> Result<(), KernelError> {
+        if let Some(words) = &self.words {
+            return words.declare(recorder, shader);
+        }
+        if self.has_vectors() {
+            return self.declare_vectors(recorder, shader);
+        }
         shader.parameter("a_row", self.a[0]).parameter("a_depth", self.a[1]);
         shader.parameter("b_column", self.b[0]).parameter("b_depth", self.b[1]);
         shader.read("a", "f32", recorder.input(0)?);
@@ -173,11 +193,35 @@ impl Product {
             Some(narrow) => narrow.declare(recorder, shader)?,
             None => _ = shader.read("b", "f32", recorder.input(1)?).code(PLAIN),
         }
-        for (name, operand) in [("a_batch", 0), ("b_batch", 1)] {
+        self.declare_batches(shader, ["a_batch", "b_batch"]);
+        Ok(())
+    }
+
+    /// Declares the offsets of a batch's matrices.
+    fn declare_batches(&self, shader: &mut Shader<'_>, names: [&str; 2]) {
+        for (operand, name) in names.iter().enumerate() {
             let splits = split("batch", "c", &self.batch.dims);
             let offset = self.batch.offset(operand);
             shader.code(&format!("fn {name}(batch: u32) -> u32 {{\n{splits}    return {offset};\n}}\n"));
         }
+    }
+
+    /// Whether one side is a vector, and the lines of the matrix lie side by side and consist of vectors of four.
+    fn has_vectors(&self) -> bool {
+        let (matrix, side) = if self.n == 1 { (self.a, self.m) } else { (self.b, self.n) };
+        let widened = self.narrow.as_ref().is_none_or(|narrow| self.m == 1 && narrow.has_vectors());
+        self.is_vector() && matrix[0] == 1 && matrix[1] != 1 && side % 4 == 0 && widened
+    }
+
+    /// Declares the operands of `matvec_side.wgsl`: the vector and the matrix.
+    fn declare_vectors<'a>(&self, recorder: &Recorder<'a>, shader: &mut Shader<'a>) -> Result<(), KernelError> {
+        let (vector, names) = if self.n == 1 { (1, ["w_batch", "x_batch"]) } else { (0, ["x_batch", "w_batch"]) };
+        shader.parameter("x_depth", [self.a, self.b][vector][1]).read("x", "f32", recorder.input(vector)?);
+        match &self.narrow {
+            Some(narrow) => narrow.declare_vectors(recorder, shader)?,
+            None => _ = shader.read("w", "vec4<f32>", recorder.input(1 - vector)?).code(PLAIN_VECTOR),
+        }
+        self.declare_batches(shader, names);
         Ok(())
     }
 
@@ -189,9 +233,13 @@ impl Product {
 
     fn declare_vector(&self, shader: &mut Shader<'_>, extent: Extent) -> usize {
         let lanes = self.lanes();
-        shader.parameter("k", self.k).code(include_str!("matvec.wgsl"));
+        shader.parameter("k", self.k);
         lanes.declare(shader);
-        shader.code(&tree("total", "f32", "sum_of"));
+        if self.has_vectors() {
+            shader.code(include_str!("matvec_side.wgsl")).code(&tree("total", "vec4<f32>", "sum_of_vectors"));
+            return lanes.groups(extent.outputs() / 4);
+        }
+        shader.code(include_str!("matvec.wgsl")).code(&tree("total", "f32", "sum_of"));
         lanes.groups(extent.outputs())
     }
 }
@@ -212,6 +260,16 @@ const STORE: &str = "fn store(number: u32, row: u32, column: u32, value: f32) {
 /// WGSL function that returns element `index` of B.
 const PLAIN: &str = "fn weight(index: u32) -> f32 {
     return b[index];
+}
+";
+
+/// WGSL functions that return vector `index` of a matrix of `f32`, which has no grid.
+const PLAIN_VECTOR: &str = "fn grid_of(line: u32) -> u32 {
+    return 0u;
+}
+
+fn widened(index: u32, grid: u32) -> vec4<f32> {
+    return w[index];
 }
 ";
 

@@ -53,6 +53,7 @@ mod tile;
 mod timestamps;
 mod transpose;
 mod window;
+mod words;
 
 pub use device::{Gpu, caught, is_race, one_at_a_time};
 pub use kernel::Kernel;

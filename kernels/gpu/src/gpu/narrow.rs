@@ -1,7 +1,7 @@
 //! Narrow weights as a product's shader reads them: words, and for a grid its scales and zero points.
 
-use super::Shader;
 use super::kernel::Recorder;
+use super::{Shader, stored, words};
 use anabranch_op::dtype::DType;
 use anabranch_op::error::KernelError;
 use anabranch_op::op::{NarrowFormat, NarrowMatMul, NodeSpec};
@@ -65,6 +65,57 @@ impl Narrow {
         Ok(())
     }
 }
+
+impl Narrow {
+    /// Whether four neighbouring columns are widened alike: they are whole words, and each has one block.
+    pub(super) fn has_vectors(&self) -> bool {
+        match self.op.format {
+            NarrowFormat::Float => !self.op.transpose_b,
+            NarrowFormat::Grid { bits, .. } => !self.op.transpose_b && bits == 8 && self.blocks == 1,
+        }
+    }
+
+    /// Declares `grid_of`, the grid of the columns from `line` on, and `widened`, which returns vector `index` of B.
+    pub(super) fn declare_vectors<'a>(
+        &self,
+        recorder: &Recorder<'a>,
+        shader: &mut Shader<'a>,
+    ) -> Result<(), KernelError> {
+        let NarrowFormat::Grid { bits, zero_points, .. } = self.op.format else {
+            shader.read("w", "vec2<u32>", recorder.input(1)?).code(HALVES);
+            shader.code(&stored::four_values("four", "w", self.dtype));
+            return Ok(());
+        };
+        shader.read("w", "u32", recorder.input(1)?).read("scales", "vec4<f32>", recorder.input(2)?);
+        if zero_points {
+            shader.read("zero_points", "vec4<f32>", recorder.input(3)?);
+        }
+        let zeros = if zero_points { "zero_points[line / 4u]" } else { "vec4<f32>(128.0)" };
+        shader.code(&words::four(bits, 0)).code(&format!(
+            "struct Grid {{ zeros: vec4<f32>, scales: vec4<f32> }}
+
+fn grid_of(line: u32) -> Grid {{
+    return Grid({zeros}, scales[line / 4u]);
+}}
+
+fn widened(index: u32, grid: Grid) -> vec4<f32> {{
+    return (four(w[index]) - grid.zeros) * grid.scales;
+}}
+"
+        ));
+        Ok(())
+    }
+}
+
+/// WGSL functions that return vector `index` of 16-bit floats, which have no grid.
+const HALVES: &str = "fn grid_of(line: u32) -> u32 {
+    return 0u;
+}
+
+fn widened(index: u32, grid: u32) -> vec4<f32> {
+    return four(index);
+}
+";
 
 /// WGSL function that returns the bits of an element, the lowest first in each word.
 const RAW: &str = "fn raw(index: u32) -> u32 {
