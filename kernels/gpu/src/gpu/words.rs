@@ -75,7 +75,7 @@ impl Words {
     pub(super) fn declare<'a>(&self, recorder: &Recorder<'a>, shader: &mut Shader<'a>) -> Result<(), KernelError> {
         shader.read("a", "vec4<f32>", recorder.input(0)?).read("b", "vec4<u32>", recorder.input(1)?);
         shader.parameter("a_line", self.depth / 4).parameter("b_line", self.line).parameter("chunks", self.chunks());
-        let is_padded = self.depth % self.elements != 0;
+        let is_padded = !self.depth.is_multiple_of(self.elements);
         let inside = |index: &str, end: &str, value: &str, other: &str| match is_padded {
             true => {
                 format!("    if {index} < parameters.{end} {{\n        return {value};\n    }}\n    return {other};\n")
@@ -116,9 +116,14 @@ impl Words {
         Lanes::of(THREADS, self.chunks().next_power_of_two().clamp(4, THREADS))
     }
 
-    /// Returns the columns of a lane: loads in flight, and uses of each element of A.
+    /// Returns the columns of a lane: loads in flight, and uses of each element of A. More rows leave registers for
+    /// fewer columns.
     fn outputs(&self) -> usize {
-        if self.rows == 1 { 4 } else { 2 }
+        match self.rows {
+            1 => 4,
+            2..=6 => 2,
+            _ => 1,
+        }
     }
 
     fn is_grid(&self) -> bool {
@@ -188,7 +193,7 @@ impl Words {
         // The quads of a chunk that belong to one block.
         let quads = self.elements / 4;
         let share = if self.blocks == 1 { quads } else { quads.min(block / 4) };
-        let (part, begins, ends) = (quad / share, quad % share == 0, (quad + 1) % share == 0);
+        let (part, begins, ends) = (quad / share, quad.is_multiple_of(share), (quad + 1).is_multiple_of(share));
         let at = match self.blocks {
             1 => "0u".to_owned(),
             _ if share == quads => format!("chunk / {}u", block / self.elements),
