@@ -105,7 +105,9 @@ def given(inputs: Mapping[str, Any] | None, declared: Mapping[str, tuple[str | N
         raise InputError(f"inputs must be a dictionary from names to arrays, not {type(inputs).__name__}")
     parts: list[Given] = []
     for name, value in inputs.items():
-        dtype, kind = declared.get(name, (None, "tensor"))
+        if name not in declared:
+            raise InputError(f"the model has no input `{name}`; its inputs are {', '.join(declared)}")
+        dtype, kind = declared[name]
         parts += [_given(name, value, dtype)] if kind == "tensor" and value is not None else _parts(name, value, dtype, kind)
     return parts
 

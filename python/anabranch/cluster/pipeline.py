@@ -585,8 +585,6 @@ def _packet(given: Mapping[str, Any], session: Session, opened: Mapping[str, Any
     for name in given:
         if name in bound.values():
             raise InputError(f"input `{name}` is a state; give its first value when the pipeline is opened, in `inputs`")
-        if name not in session._declared:
-            raise InputError(f"the model has no input `{name}`; its inputs are {', '.join(session._declared)}")
     for value in session.inputs:
         if value.optional and value.name not in bound.values() and (value.name in given) != (value.name in opened):
             text = "was not given when the pipeline was opened" if value.name in given else "was given when the pipeline was opened, and is missing"
