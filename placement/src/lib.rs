@@ -18,7 +18,8 @@
 //!
 //! The remaining modules treat other models. [`streaming`] schedules tasks that pass elements on while they run: it
 //! groups them on processing elements and times them. [`pipeline`] maps stages to devices for many successive inputs,
-//! for a short period or a short latency. [`footprint`] finds the least number of cores, devices and bytes for a graph.
+//! for a short period or a short latency. [`parts`] makes a placement into parts with messages between them, of which
+//! several run at a time for one input. [`footprint`] finds the least number of cores, devices and bytes for a graph.
 //! [`logical`] unrolls DALiuGE's logical graphs.
 //!
 //! ```
@@ -76,6 +77,7 @@ pub mod footprint;
 pub mod format;
 pub mod generate;
 pub mod logical;
+pub mod parts;
 pub mod pipeline;
 pub mod stochastic;
 

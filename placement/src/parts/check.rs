@@ -1,0 +1,223 @@
+//! Independent checker of parts: verifies from the definition that they compute the graph, and that times are those
+//! which the rules give. It shares no code with the functions that make and time parts.
+
+use super::{Forecast, Part};
+use crate::graph::{DatumId, TaskId};
+use crate::platform::DeviceId;
+use crate::problem::Problem;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Fault of parts or of their forecast.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "fields are what the messages call them")]
+pub enum Violation {
+    /// A task that is in no part or in several, or on a device that is not feasible.
+    #[error("{task} is not in exactly one part, on a device that can run it")]
+    Task { task: TaskId },
+    /// A datum that a part reads before the part or the task that makes it.
+    #[error("{datum} is read before it is made")]
+    Order { datum: DatumId },
+    /// A device whose memory is too small for its tasks.
+    #[error("{device} would hold {needed} bytes, but has {memory}")]
+    Memory { device: DeviceId, needed: u128, memory: u64 },
+    /// Messages that are not those that the parts need.
+    #[error("part {part} sends {given} bytes to {to}, but its readers there need {needed}")]
+    Message { part: usize, to: DeviceId, given: u64, needed: u64 },
+    /// A part that starts before its inputs are there or its device is free, or that starts late.
+    #[error("part {part} starts at {given} s instead of {due} s")]
+    Start { part: usize, given: f64, due: f64 },
+    /// A part that starts although an earlier part of its device could.
+    #[error("part {part} starts before part {before}, which is ready")]
+    Turn { part: usize, before: usize },
+    /// A part or a message that takes another time than its work or its link.
+    #[error("part {part} or its messages do not take the time of their work and links")]
+    Duration { part: usize },
+    /// A latency or a period that the times do not give.
+    #[error("the latency or the period is {given} s, but the times give {due} s")]
+    Total { given: f64, due: f64 },
+}
+
+/// Share of the latency by which times may differ.
+const ROUNDING: f64 = 1e-9;
+
+/// Checks parts, given in an order in which each comes after those that it waits for, and their forecast. Returns all
+/// faults.
+pub fn check(problem: &Problem<'_>, parts: &[Part], overhead: &[f64], forecast: &Forecast) -> Vec<Violation> {
+    let mut violations = structure(problem, parts);
+    if violations.is_empty() {
+        let checker = Checker { problem, parts, overhead, forecast, slack: forecast.latency.abs() * ROUNDING };
+        checker.messages(&mut violations);
+        checker.times(&mut violations);
+    }
+    violations
+}
+
+fn structure(problem: &Problem<'_>, parts: &[Part]) -> Vec<Violation> {
+    let graph = problem.graph();
+    let mut violations = Vec::new();
+    let all = || parts.iter().flat_map(|part| part.tasks.iter().map(|task| (*task, part.device)));
+    for task in graph.task_ids() {
+        let places: Vec<DeviceId> = all().filter(|(other, _)| *other == task).map(|(_, device)| device).collect();
+        if places.len() != 1 || !problem.is_feasible(graph.unit(task), places[0]) {
+            violations.push(Violation::Task { task });
+        }
+    }
+    let mut made = BTreeSet::new();
+    for (task, _) in all() {
+        let missing = graph.inputs(task).iter().filter(|datum| !made.contains(&graph.producer(**datum)));
+        violations.extend(missing.map(|datum| Violation::Order { datum: *datum }));
+        made.insert(task);
+    }
+    for device in problem.platform().device_ids() {
+        let units: BTreeSet<_> = all().filter(|(_, on)| *on == device).map(|(task, _)| graph.unit(task)).collect();
+        let needed: u128 = units.into_iter().map(|unit| u128::from(problem.demand(unit))).sum();
+        if let Some(memory) = problem.platform().device(device).memory
+            && needed > u128::from(memory)
+        {
+            violations.push(Violation::Memory { device, needed, memory });
+        }
+    }
+    violations
+}
+
+struct Checker<'a> {
+    problem: &'a Problem<'a>,
+    parts: &'a [Part],
+    overhead: &'a [f64],
+    forecast: &'a Forecast,
+    slack: f64,
+}
+
+impl Checker<'_> {
+    /// Parts that read a datum of a part, with the datum.
+    fn reads(&self, part: usize) -> impl Iterator<Item = (usize, DatumId)> {
+        let graph = self.problem.graph();
+        let data = self.parts[part].tasks.iter().flat_map(|task| graph.outputs(*task));
+        data.flat_map(move |datum| {
+            let reads = move |other: &Part| other.tasks.iter().any(|task| graph.inputs(*task).contains(datum));
+            let others = self.parts.iter().enumerate().filter(move |(at, other)| *at != part && reads(other));
+            others.map(move |(at, _)| (at, *datum))
+        })
+    }
+
+    fn messages(&self, violations: &mut Vec<Violation>) {
+        for (part, Part { device, .. }) in self.parts.iter().enumerate() {
+            let mut needed: BTreeMap<DeviceId, BTreeSet<DatumId>> = BTreeMap::new();
+            for (reader, datum) in self.reads(part).filter(|(reader, _)| self.parts[*reader].device != *device) {
+                needed.entry(self.parts[reader].device).or_default().insert(datum);
+            }
+            let sent = self.forecast.messages.iter().filter(|message| message.from == part);
+            let mut given: BTreeMap<DeviceId, u64> = sent.clone().map(|message| (message.to, message.bytes)).collect();
+            let mut now = self.forecast.spans[part].end;
+            for message in sent {
+                let due = now + self.problem.transfer_time(message.bytes, *device, message.to);
+                if (message.start - now).abs() > self.slack || (message.end - due).abs() > self.slack {
+                    violations.push(Violation::Duration { part });
+                }
+                now = message.end;
+            }
+            for (to, data) in needed {
+                let needed = data.iter().map(|datum| self.problem.graph().bytes(*datum)).sum();
+                match given.remove(&to) {
+                    Some(given) if given == needed => {}
+                    given => violations.push(Violation::Message { part, to, given: given.unwrap_or(0), needed }),
+                }
+            }
+            violations.extend(given.into_iter().map(|(to, given)| Violation::Message { part, to, given, needed: 0 }));
+        }
+    }
+
+    /// Time at which the device of a part can begin with another one.
+    fn released(&self, part: usize) -> f64 {
+        let sent = self.forecast.messages.iter().filter(|message| message.from == part);
+        sent.map(|message| message.end).fold(self.forecast.spans[part].end, f64::max)
+    }
+
+    /// Time at which the inputs of a part are on its device.
+    fn ready(&self, part: usize) -> f64 {
+        let device = self.parts[part].device;
+        let sources = (0..self.parts.len()).filter(|source| self.reads(*source).any(|(reader, _)| reader == part));
+        let arrival = |source: usize| {
+            let message = self.forecast.messages.iter().find(|sent| sent.from == source && sent.to == device);
+            message.map_or(self.forecast.spans[source].end, |message| message.end)
+        };
+        sources.map(arrival).fold(0.0, f64::max)
+    }
+
+    fn times(&self, violations: &mut Vec<Violation>) {
+        let (spans, slack) = (&self.forecast.spans, self.slack);
+        let ready: Vec<f64> = (0..self.parts.len()).map(|part| self.ready(part)).collect();
+        for device in self.problem.platform().device_ids() {
+            let own = self.parts.iter().enumerate().filter(|(_, part)| part.device == device);
+            let mut turns: Vec<usize> = own.map(|(at, _)| at).collect();
+            turns.sort_by(|one, other| spans[*one].start.total_cmp(&spans[*other].start));
+            let mut free = 0.0;
+            for (place, &part) in turns.iter().enumerate() {
+                let (given, due) = (spans[part].start, f64::max(free, ready[part]));
+                if (given - due).abs() > slack {
+                    violations.push(Violation::Start { part, given, due });
+                }
+                let is_before = |other: &&usize| **other < part && ready[**other] < given - slack;
+                if let Some(before) = turns[place + 1..].iter().find(is_before) {
+                    violations.push(Violation::Turn { part, before: *before });
+                }
+                let work: f64 = self.parts[part].tasks.iter().map(|task| self.problem.time(*task, device)).sum();
+                if (spans[part].end - given - work - self.overhead[device.index()]).abs() > slack {
+                    violations.push(Violation::Duration { part });
+                }
+                free = self.released(part);
+            }
+        }
+        let latency = spans.iter().map(|span| span.end).fold(0.0, f64::max);
+        let busy = |device: DeviceId| -> f64 {
+            let own = (0..self.parts.len()).filter(|part| self.parts[*part].device == device);
+            own.map(|part| self.released(part) - spans[part].start).sum()
+        };
+        let period = self.problem.platform().device_ids().map(busy).fold(0.0, f64::max);
+        for (given, due) in [(self.forecast.latency, latency), (self.forecast.period, period)] {
+            // The comparison is also false if a time is not a number.
+            let agrees = (given - due).abs() <= slack;
+            if !agrees {
+                violations.push(Violation::Total { given, due });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::forecast;
+    use super::*;
+    use crate::sample;
+
+    #[test]
+    fn faults_are_found() {
+        let edges = [(0, 1, 10), (0, 2, 10), (1, 3, 10), (2, 3, 10)];
+        let loaded = sample::problem(sample::graph(&[1.0, 5.0, 5.0, 1.0], &edges), &[1.0, 1.0]);
+        let problem = loaded.problem().unwrap();
+        let part = |device, task| Part { device: DeviceId(device), tasks: vec![TaskId(task)] };
+        let sound = [part(0, 0), part(0, 1), part(1, 2), part(0, 3)];
+        let overhead = [0.5, 0.5];
+        let times = forecast(&problem, &sound, &overhead);
+        assert_eq!(check(&problem, &sound, &overhead, &times), []);
+        let faults = |change: &dyn Fn(&mut Vec<Part>, &mut Forecast)| {
+            let (mut parts, mut times) = (sound.to_vec(), times.clone());
+            change(&mut parts, &mut times);
+            check(&problem, &parts, &overhead, &times)
+        };
+        assert!(matches!(faults(&|parts, _| _ = parts.pop())[..], [Violation::Task { .. }]));
+        assert!(matches!(faults(&|parts, _| parts.swap(0, 1))[..], [Violation::Order { .. }]));
+        let bytes = faults(&|_, times| times.messages[0].bytes = 5);
+        assert!(bytes.iter().any(|fault| matches!(fault, Violation::Message { given: 5, needed: 10, .. })));
+        assert!(
+            faults(&|_, times| times.messages.clear()).iter().any(|fault| matches!(fault, Violation::Message { .. }))
+        );
+        let early = faults(&|_, times| times.spans[2].start -= 1.0);
+        assert!(early.iter().any(|fault| matches!(fault, Violation::Start { part: 2, .. })));
+        assert!(matches!(faults(&|_, times| times.latency *= 0.5)[..], [Violation::Total { .. }]));
+        assert!(matches!(faults(&|_, times| times.period *= 2.0)[..], [Violation::Total { .. }]));
+        let turned = faults(&|parts, _| parts.swap(1, 3));
+        assert!(!turned.is_empty());
+    }
+}
