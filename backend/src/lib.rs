@@ -266,10 +266,10 @@ pub mod pipeline {
     //! Pipelines over sequences of inputs: the stages of a model work at the same time on different devices.
 
     pub use anabranch_pipeline::{
-        Among, DeviceTimes, DistributedStage, DividedState, Division, DivisionOptions, DivisionStage, Finished, Goal,
-        LatencyShares, MachineLink, MachineTimes, Machines, Measured, MeasuredReplica, MeasuredStage, Pipeline,
-        PipelineError, PipelineOptions, PipelinePlan, StageCosts, StageDevices, StageMapping, StageOutput, StagePlan,
-        StageSpan, Tried, divide,
+        Among, DeviceTimes, DistributedStage, DividedState, Division, DivisionMessage, DivisionOptions, DivisionStage,
+        Finished, Goal, LatencyShares, MachineLink, MachineTimes, Machines, Measured, MeasuredReplica, MeasuredStage,
+        Pipeline, PipelineError, PipelineOptions, PipelinePlan, StageCosts, StageDevices, StageMapping, StageOutput,
+        StagePlan, StageSpan, Tried, divide,
     };
 }
 

@@ -24,11 +24,11 @@ pub(crate) fn divided(
     inputs: &Inputs,
     machines: &str,
     state: &DividedState,
-    (goal_name, replication): (&str, bool),
+    (goal_name, replication, branches): (String, bool, bool),
 ) -> Result<String> {
     let machines: Machines =
         serde_json::from_str(machines).map_err(|error| Failure::argument(format_args!("the machines: {error}")))?;
-    let options = DivisionOptions { goal: goal(goal_name)?, replication };
+    let options = DivisionOptions { goal: goal(&goal_name)?, replication, branches };
     Ok(serde_json::to_string(&divide(session, inputs, &machines, state, options)?)?)
 }
 
@@ -91,11 +91,11 @@ impl Stage {
         take(Outputs::new(names.into(), tensors), &self.copies)
     }
 
-    /// Checks that inputs have the types and shapes that the stages were opened for.
-    fn verify(&self, py: Python<'_>, given: Vec<Given>) -> PyResult<()> {
+    /// Checks that the inputs of these slots have the types and shapes that the stages were opened for.
+    fn verify(&self, py: Python<'_>, given: Vec<Given>, slots: Vec<String>) -> PyResult<()> {
         // SAFETY: the inputs are read in this call only.
         let inputs = unsafe { borrowed(&given) }.map_err(|failure| failure.raise(py))?;
-        released(py, || Ok(self.stage.verify(&inputs)?))
+        released(py, || Ok(self.stage.verify(&inputs, |slot| slots.contains(&slot.to_string()))?))
     }
 
     /// Computes the stage for a sequence, which may begin with the first state. `given` holds arrays by the names of

@@ -223,19 +223,19 @@ impl Session {
         })
     }
 
-    /// Divides the model into stages on the devices of these machines (JSON), and returns the stages as JSON.
+    /// Divides the model into stages on the devices of these machines (JSON), and returns the stages as JSON. Wanted
+    /// are a goal, and whether stages may be replicated and may run at the same time for one input.
     fn divide(
         &self,
         py: Python<'_>,
         given: Vec<Given>,
         machines: &str,
-        goal: &str,
-        replication: bool,
+        wanted: (String, bool, bool),
         state: State,
     ) -> PyResult<String> {
         let state = cluster::divided_state(&self.session, &state).map_err(|failure| failure.raise(py))?;
         self.with_filled(py, &given, &state.pairs, None, |inputs, _| {
-            cluster::divided(&self.session, inputs, machines, &state, (goal, replication))
+            cluster::divided(&self.session, inputs, machines, &state, wanted)
         })
     }
 

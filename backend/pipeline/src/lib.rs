@@ -40,8 +40,8 @@ mod wiring;
 pub use anabranch_placement::pipeline::Goal;
 pub use costs::StageCosts;
 pub use distributed::{
-    DeviceTimes, DistributedStage, DividedState, Division, DivisionOptions, DivisionStage, MachineLink, MachineTimes,
-    Machines, StageOutput, divide,
+    DeviceTimes, DistributedStage, DividedState, Division, DivisionMessage, DivisionOptions, DivisionStage,
+    MachineLink, MachineTimes, Machines, StageOutput, divide,
 };
 pub use error::PipelineError;
 pub use face::{Finished, Pipeline};

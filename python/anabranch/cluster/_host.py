@@ -12,6 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from multiprocessing import AuthenticationError
 from typing import Any
 
@@ -22,11 +23,10 @@ from ..errors import AnabranchError, DeviceError, InputError
 from ..session import Session
 from ..views import Devices
 from ._channel import Address, Inbox, Packet, Wire
+from ._routes import STATE, Arrived, StageRoute, message
 
 DEVICE_OPTIONS = ("devices", "cpu_devices", "threads", "gpu", "software_gpu", "memory")
 """Options of a session that select devices."""
-STATE = "\0state/"
-"""Begins the names of states that go with an input. No value of a model begins so."""
 State = tuple[list[tuple[str, str]], int]
 """Outputs of an input that are inputs of the next, and the number of sequences."""
 _SMALL, _LARGE = 8, 4 << 20
@@ -148,16 +148,33 @@ def _stream_period(wire: Wire, packet: Packet) -> float:
     return (times[-1] - times[_FLIGHT]) / (len(times) - 1 - _FLIGHT)
 
 
+@dataclass
+class _OwnStage:
+    """A stage of this process."""
+
+    at: int
+    name: str
+    stage: Any
+    # Slots that it reads, and names of the model's inputs by slot.
+    reads: list[str]
+    inputs: dict[str, str]
+    route: StageRoute = field(default_factory=StageRoute)
+    # The input that it computes next.
+    number: int = 0
+    busy: float = 0.0
+    count: int = 0
+
+
 class StageHost:
-    """Computes one stage of a model for one input of a stream after the other."""
+    """Computes stages of a model on one device, for one input of a stream after the other."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
         self._arrived = threading.Condition()
-        # Inputs that wait, by their numbers.
         self._failure: str | None = None
-        self._waiting: dict[int, tuple[dict[str, Any], Packet]] = {}
-        self._busy, self._count = 0.0, 0
+        # Inputs of which something has arrived, by their numbers.
+        self._inputs: dict[int, Arrived] = {}
+        self._stages: list[_OwnStage] = []
         self._recent: deque[tuple[int, float, float]] = deque(maxlen=_RECENT)
         self._sent: dict[str, int] = {}
 
@@ -168,59 +185,61 @@ class StageHost:
         options: Mapping[str, Any],
         inputs: Mapping[str, Any] | None,
         stages: Sequence[Sequence[str]],
-        at: int,
+        own: Sequence[int],
         path: str,
         state: State,
         saved: Packet,
-    ) -> tuple[Address, Packet]:
-        """Opens stage `at` on the device at `path`, as in ``node1/cpu0``. It goes on from `saved` states. Returns the address to which
-        inputs are sent, and the outputs of the model that are constants."""
-        self._session = open_session(model, digest, options)
-        given = _arrays.given(inputs, self._session._declared)
-        self._stage = self._session._session.stage(given, [list(nodes) for nodes in stages], at, path.partition("/")[2], state)
-        self._stage.restore(_arrays.given(saved, {}))
-        self._name = f"stage {at} on {path}"
-        about = json.loads(self._stage.data())
-        self._reads: list[str] = about["reads"]
-        self._drops: set[str] = set(about["drops"])
-        self._inputs: list[tuple[str, str]] = [(name, slot) for name, slot in about["inputs"]]
-        self._outputs: list[dict[str, Any]] = [output for output in about["outputs"] if "slot" in output]
-        self._first, self._last = at == 0, at == len(stages) - 1
+    ) -> tuple[Address, list[dict[str, Any]], Packet]:
+        """Opens its `own` ones of these stages on the device at `path`, as in ``node1/cpu0``. They go on from `saved` states. Returns the
+        address to which inputs are sent, the slots of each own stage, and the outputs of the model that are constants."""
+        session = open_session(model, digest, options)
+        given, nodes = _arrays.given(inputs, session._declared), [list(names) for names in stages]
+        slots = []
+        for at in own:
+            stage = session._session.stage(given, nodes, at, path.partition("/")[2], state)
+            stage.restore(_arrays.given(saved, {}))
+            slots.append(about := json.loads(stage.data()))
+            named = {slot: name for name, slot in about["inputs"]}
+            self._stages.append(_OwnStage(at, f"stage {at} on {path}", stage, about["reads"], named))
         self._token = _native.CancelToken()
         self._inbox = Inbox(own_address(), self._key, self._keep, self._give_up)
-        constants = {name: _arrays.array(dtype, shape, memory) for name, dtype, shape, memory in self._stage.constants()}
-        return self._inbox.address, constants
+        constants = {name: _arrays.array(dtype, shape, memory) for name, dtype, shape, memory in stage.constants()}
+        return self._inbox.address, slots, constants
 
-    def work(self, number: int, step: int, targets: Sequence[tuple[str, Address]]) -> None:
-        """Computes the inputs `number`, `number` + `step` and so on, and sends input `n` to target ``n % len(targets)``, of a name and an
-        address. Ends only by an error: a target is gone, or memory is short."""
-        wires = [wire(*target, self._key) for target in targets]
+    def work(self, number: int, step: int, routes: Sequence[StageRoute], peers: Mapping[int, Sequence[tuple[str, Address]]]) -> None:
+        """Computes the inputs `number`, `number` + `step` and so on, the oldest first. `routes` are those of its stages. `peers` have names
+        and addresses, and take inputs in turn. Ends only by an error: a peer is gone, or memory is short."""
+        wires = {peer: [(name, wire(name, address, self._key)) for name, address in targets] for peer, targets in peers.items()}
+        for stage, route in zip(self._stages, routes):
+            stage.route, stage.number = route, number
         while True:
             with self._arrived:
-                self._arrived.wait_for(lambda: number in self._waiting or self._failure)
+                self._arrived.wait_for(lambda: self._failure or self._next() is not None)
                 if self._failure:
                     raise DeviceError(self._failure)
-                head, packet = self._waiting.pop(number)
-            if "error" not in head:
-                begun = time.perf_counter()
+                if (own := self._next()) is None:
+                    continue
+                input = self._inputs[own.number]
+            about = dict(input.head)
+            packet, error = self._computed(own, input)
+            for peer, slots in own.route.sends:
+                name, target = wires[peer][own.number % len(wires[peer])]
+                head, values = message(about, slots, packet, error)
+                values.update({name: state for name, state in packet.items() if name.startswith(STATE)})
                 try:
-                    packet = self._computed(head, packet)
-                except AnabranchError as error:
-                    head, packet = {**head, "error": packed(self._name, error)}, {}
-                ended = time.perf_counter()
-                self._busy, self._count = self._busy + ended - begun, self._count + 1
-                self._recent.append((number, begun, ended))
-            at = number % len(wires)
-            try:
-                wires[at].send(head, packet)
-            except OSError as error:
-                raise DeviceError(f"{targets[at][0]} is gone: {error}") from None
-            self._sent[targets[at][0]] = self._sent.get(targets[at][0], 0) + size_of(packet)
-            number += step
+                    target.send(head, values)
+                except OSError as gone:
+                    raise DeviceError(f"{name} is gone: {gone}") from None
+                self._sent[name] = self._sent.get(name, 0) + size_of(values)
+            with self._arrived:
+                if own.route.stays:
+                    input.add(*message(about, own.route.stays, packet, error))
+                own.number += step
+                self._drop(input, own)
 
-    def statistics(self) -> tuple[float, int]:
-        """Seconds of work and number of inputs up to now."""
-        return self._busy, self._count
+    def statistics(self) -> dict[int, tuple[float, int]]:
+        """Seconds of work and number of inputs up to now, by stage."""
+        return {own.at: (own.busy, own.count) for own in self._stages}
 
     def history(self) -> dict[str, Any]:
         """Number, begin and end of the last runs, and bytes that were sent, by target."""
@@ -236,7 +255,7 @@ class StageHost:
 
     def _keep(self, wire: Wire, head: dict[str, Any], packet: Packet) -> None:
         with self._arrived:
-            self._waiting[head["number"]] = head, packet
+            self._inputs.setdefault(head["number"], Arrived()).add(head, packet)
             self._arrived.notify()
 
     def _give_up(self, text: str) -> None:
@@ -244,21 +263,48 @@ class StageHost:
             self._failure = text
             self._arrived.notify()
 
-    def _computed(self, head: Mapping[str, Any], packet: Packet) -> Packet:
-        states = {name: packet.pop(name) for name in list(packet) if name.startswith(STATE)}
-        if self._first:
-            self._stage.verify(_arrays.given(packet, {}))
-            packet = {slot: packet[name] for name, slot in self._inputs}
-        values = _arrays.given({slot: packet[slot] for slot in self._reads}, {})
-        made = self._stage.run(values, self._token, (head["sequence"], head["first"]))
-        packet = {slot: value for slot, value in packet.items() if slot not in self._drops}
+    def _next(self) -> _OwnStage | None:
+        """The stage of the oldest input that can begin."""
+        ready = [own for own in self._stages if own.number in self._inputs and self._inputs[own.number].has(own.route.needs)]
+        return min(ready, key=lambda own: (own.number, own.at), default=None)
+
+    def _drop(self, input: Arrived, done: _OwnStage) -> None:
+        """Drops what no stage of this process reads any more."""
+        number = input.head["number"]
+        left = [own.route.needs for own in self._stages if own.number <= number]
+        if not left:
+            del self._inputs[number]
+        for slot in done.route.needs:
+            if not any(slot in needs for needs in left):
+                input.values.pop(slot, None)
+
+    def _computed(self, own: _OwnStage, input: Arrived) -> tuple[Packet, dict[str, Any] | None]:
+        """Values of a stage for an input, with those that it passes on and with states, or the error of this stage or an earlier one."""
+        if (failed := input.error(own.route.needs)) is not None:
+            return {}, failed
+        begun = time.perf_counter()
+        try:
+            packet = self._run(own, input)
+        except AnabranchError as error:
+            return {}, {**packed(own.name, error), "stage": own.at}
+        finally:
+            ended = time.perf_counter()
+            own.busy, own.count = own.busy + ended - begun, own.count + 1
+            self._recent.append((own.number, begun, ended))
+        return packet, None
+
+    def _run(self, own: _OwnStage, input: Arrived) -> Packet:
+        packet, head = input.packet(own.route.needs), input.head
+        if own.route.verifies:
+            given = {own.inputs[slot]: packet[slot] for slot in own.route.verifies if slot in packet}
+            own.stage.verify(_arrays.given(given, {}), own.route.verifies)
+        values = _arrays.given({slot: packet[slot] for slot in own.reads}, {})
+        made = own.stage.run(values, self._token, (head["sequence"], head["first"]))
         packet.update({slot: _arrays.array(dtype, shape, memory) for slot, dtype, shape, memory in made})
-        if self._last:
-            packet = {output["name"]: packet[output["slot"]].reshape(output["shape"]) for output in self._outputs}
         if head["keep"]:
-            own = self._stage.states()
-            states.update({STATE + name: _arrays.array(dtype, shape, memory) for name, dtype, shape, memory in own})
-        return {**packet, **states}
+            kept = {STATE + name: _arrays.array(dtype, shape, memory) for name, dtype, shape, memory in own.stage.states()}
+            packet.update(input.states | kept)
+        return packet
 
 
 def size_of(packet: Packet) -> int:

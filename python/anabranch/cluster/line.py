@@ -14,6 +14,7 @@ from typing import Any
 from . import _host
 from . import platform as _platform
 from ._channel import Inbox, Packet, Wire
+from ._routes import Arrived, Routes, message
 
 _GLANCE = 0.1
 """Seconds between looks whether the processes still work."""
@@ -29,15 +30,16 @@ class Failure(Exception):
 
 @dataclass
 class Replica:
-    """One stage on one device, in a process."""
+    """One device with its stages, in a process."""
 
     node: str
     path: str
     actor: Any
+    stages: list[int]
 
 
 class Line:
-    """Stages at work, each in processes of its own.
+    """Stages at work, in one process for each device.
 
     Inputs are numbered from 0. Input `n` is computed by process ``n % r`` of a stage of `r` processes, so that the devices of an input
     do not depend on timing.
@@ -48,14 +50,14 @@ class Line:
         what stages keep from input to input, and the states that they go on from."""
         self._ray = _host.ray_module()
         self._arrived = threading.Condition()
-        self._results: dict[int, tuple[dict[str, Any], Packet]] = {}
+        self._results: dict[int, Arrived] = {}
         self._sent = self._taken = 0
         self._failure: str | None = None
         self.constants: Packet = {}
-        # Bytes that were sent to the first stage, by device.
+        # Bytes that were sent from here, by device.
         self.sent: dict[str, int] = {}
-        self.stages: list[list[Replica]] = []
-        self._wires: list[Wire] = []
+        self._replicas: list[Replica] = []
+        self._wires: dict[str, Wire] = {}
         self._work: list[tuple[str, Any]] = []
         # Inputs are sent by a thread of their own: the caller waits for results alone, and looks at all processes meanwhile.
         self._outbox: queue.SimpleQueue[tuple[int, Mapping[str, Any], Packet] | None] = queue.SimpleQueue()
@@ -77,35 +79,40 @@ class Line:
         key: bytes,
         timeout: float,
     ) -> None:
-        stages = [stage["nodes"] for stage in division["stages"]]
+        stages = division["stages"]
         bound, saved = state
         # Once for all stages.
         kept = self._ray.put(saved)
-        opening = []
-        for at, stage in enumerate(division["stages"]):
-            replicas = []
+        own: dict[str, list[int]] = {}
+        for at, stage in enumerate(stages):
             for path in stage["devices"]:
-                node = path.partition("/")[0]
-                placed = _stage_class().options(num_cpus=0, max_restarts=0, scheduling_strategy=_platform.on_node(nodes[node]))
-                replica = Replica(node, path, placed.remote(key))
-                opening.append(replica.actor.open.remote(*given, stages, at, path, bound, kept))
-                replicas.append(replica)
-            self.stages.append(replicas)
-        addresses = []
-        for replica, opened in zip(self.replicas(), opening):
-            address, self.constants = _platform.wait(replica.path, opened, timeout)
-            addresses.append(address)
-        targets = [(replica.path, address) for replica, address in zip(self.replicas(), addresses)]
-        self._wires = [_host.wire(*target, key) for target in targets[: len(self.stages[0])]]
-        for at, replicas in enumerate(self.stages):
-            targets = targets[len(replicas) :]
-            following = targets[: len(self.stages[at + 1])] if at + 1 < len(self.stages) else [(_platform.OUTSIDE, self._inbox.address)]
-            for place, replica in enumerate(replicas):
-                self._work.append((replica.path, replica.actor.work.remote(place, len(replicas), following)))
+                own.setdefault(path, []).append(at)
+        opening = []
+        for path, numbers in own.items():
+            node = path.partition("/")[0]
+            placed = _stage_class().options(num_cpus=0, max_restarts=0, scheduling_strategy=_platform.on_node(nodes[node]))
+            replica = Replica(node, path, placed.remote(key), numbers)
+            opening.append(replica.actor.open.remote(*given, [stage["nodes"] for stage in stages], numbers, path, bound, kept))
+            self._replicas.append(replica)
+        addresses: dict[str, Any] = {}
+        slots: dict[int, dict[str, Any]] = {}
+        for replica, opened in zip(self._replicas, opening):
+            addresses[replica.path], abouts, self.constants = _platform.wait(replica.path, opened, timeout)
+            slots.update(zip(replica.stages, abouts))
+        self._routes = Routes.of(division, [slots[at] for at in range(len(stages))])
+        self._slots, self._outputs = dict(slots[0]["inputs"]), [output for output in slots[0]["outputs"] if "slot" in output]
+        targets = [[(path, addresses[path]) for path in peer] for peer in self._routes.peers] + [[(_platform.OUTSIDE, self._inbox.address)]]
+        for peer, _ in self._routes.sends:
+            self._wires.update({path: _host.wire(path, address, key) for path, address in targets[peer]})
+        for replica in self._replicas:
+            routes = [self._routes.stages[at] for at in replica.stages]
+            devices = stages[replica.stages[0]]["devices"]
+            wanted = {peer: targets[peer] for route in routes for peer, _ in route.sends}
+            self._work.append((replica.path, replica.actor.work.remote(devices.index(replica.path), len(devices), routes, wanted)))
 
     def replicas(self) -> list[Replica]:
-        """All processes, in the order of stages."""
-        return [replica for stage in self.stages for replica in stage]
+        """All processes, in the order of their first stages."""
+        return self._replicas
 
     def submit(self, packet: Packet, about: Mapping[str, Any]) -> None:
         """Sends an input, without waiting for it. The caller must not write to its arrays until its result was taken. `about`: its
@@ -123,8 +130,8 @@ class Line:
         looked = time.monotonic()
         while True:
             with self._arrived:
-                if self._arrived.wait_for(lambda: self._taken in self._results, _GLANCE):
-                    head, packet = self._results.pop(self._taken)
+                if self._arrived.wait_for(self._has_result, _GLANCE):
+                    result = self._results.pop(self._taken)
                     self._taken += 1
                     break
             if (why := self._why()) is not None:
@@ -133,9 +140,11 @@ class Line:
                 if silent := self.silent(hang):
                     raise Failure(f"{silent[0].path} does not answer for {hang:g} s")
                 looked = time.monotonic()
-        if "error" in head:
-            raise _host.unpacked(head["error"])
-        return packet
+        if (error := result.error(self._routes.results)) is not None:
+            raise _host.unpacked(error)
+        values = result.packet(self._routes.results)
+        made = {output["name"]: values[output["slot"]].reshape(output["shape"]) for output in self._outputs}
+        return {**made, **result.states}
 
     def silent(self, timeout: float) -> list[Replica]:
         """Processes that do not answer within `timeout` seconds. They are ended."""
@@ -152,10 +161,18 @@ class Line:
 
     def seconds(self, timeout: float) -> list[dict[str, float | None]]:
         """Mean seconds of work per input of each stage, by device; None if it has computed nothing, or does not answer."""
-        stages = [[(replica.path, replica.actor.statistics.options(concurrency_group="health").remote()) for replica in stage] for stage in self.stages]
-        answers = [answer for stage in stages for _, answer in stage]
-        self._ray.wait(answers, num_returns=len(answers), timeout=timeout)
-        return [{path: self._mean(answer) for path, answer in stage} for stage in stages]
+        asked = {replica.path: replica.actor.statistics.options(concurrency_group="health").remote() for replica in self._replicas}
+        self._ray.wait(list(asked.values()), num_returns=len(asked), timeout=timeout)
+        stages: dict[int, dict[str, float | None]] = {}
+        for replica in self._replicas:
+            try:
+                answer = self._ray.get(asked[replica.path], timeout=0)
+            except self._ray.exceptions.RayError:
+                answer = {}
+            for at in replica.stages:
+                busy, count = answer.get(at, (0.0, 0))
+                stages.setdefault(at, {})[replica.path] = busy / count if count else None
+        return [stages[at] for at in sorted(stages)]
 
     def history(self, timeout: float) -> dict[str, dict[str, Any]]:
         """Of each device the last runs of its stage, in seconds of this process's clock, and the bytes that it has sent, by target."""
@@ -183,28 +200,27 @@ class Line:
         """Ends the processes, and drops the inputs in them."""
         self._outbox.put(None)
         self._inbox.close()
-        for wire in self._wires:
+        for wire in self._wires.values():
             wire.close()
         _platform.stop(replica.actor for replica in self.replicas())
 
-    def _mean(self, answer: Any) -> float | None:
-        try:
-            busy, count = self._ray.get(answer, timeout=0)
-        except self._ray.exceptions.RayError:
-            return None
-        return busy / count if count else None
+    def _has_result(self) -> bool:
+        return self._taken in self._results and self._results[self._taken].has(self._routes.results)
 
     def _send(self) -> None:
         while (item := self._outbox.get()) is not None:
             number, about, packet = item
-            at = number % len(self._wires)
-            try:
-                self._wires[at].send({"number": number, **about}, packet)
-                path = self.stages[0][at].path
-                self.sent[path] = self.sent.get(path, 0) + _host.size_of(packet)
-            except Exception as error:
-                self._give_up(f"{self.stages[0][at].path} is gone: {error or type(error).__name__}")
-                return
+            values = {slot: packet[name] for name, slot in self._slots.items() if name in packet}
+            for peer, slots in self._routes.sends:
+                devices = self._routes.peers[peer]
+                path = devices[number % len(devices)]
+                try:
+                    head, sent = message({"number": number, **about}, slots, values)
+                    self._wires[path].send(head, sent)
+                    self.sent[path] = self.sent.get(path, 0) + _host.size_of(sent)
+                except Exception as error:
+                    self._give_up(f"{path} is gone: {error or type(error).__name__}")
+                    return
 
     def _give_up(self, text: str) -> None:
         with self._arrived:
@@ -213,7 +229,7 @@ class Line:
 
     def _keep(self, wire: Wire, head: dict[str, Any], packet: Packet) -> None:
         with self._arrived:
-            self._results[head["number"]] = head, packet
+            self._results.setdefault(head["number"], Arrived()).add(head, packet)
             self._arrived.notify()
 
     def _why(self) -> str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import json
 import os
 import secrets
@@ -20,9 +19,10 @@ from .. import _arrays, _native
 from ..errors import AnabranchError, DeviceError, InputError, MemoryLimitError, PlacementError, Timeout
 from ..session import Session
 from ..views import Rows
-from . import _host
+from . import _host, _routes
 from . import platform as _platform
 from ._channel import Packet
+from ._inputs import InThread, packet_of, source_of
 from .line import Failure, Line
 from .platform import OUTSIDE, Node, Platform
 from .report import Metrics, described
@@ -63,6 +63,8 @@ class Pipeline:
         platform: Nodes and links to use. Without it they are measured first.
         inputs: Arrays of the shapes that all inputs will have. Missing inputs have the shapes that the model and `dims` declare.
         goal: ``period``, the least time between results, or ``latency``, the least time of each input.
+        branches: Whether stages may run at the same time for one input, on different devices. This is for ``goal="latency"`` without
+            `feed`; otherwise the stages are a chain.
         replicate: Whether several devices may each compute the same stage for different inputs.
         measure: Whether each device runs the whole model eight times first. Otherwise times are predicted.
         ship: Whether the file is sent to the nodes, instead of its path. Its weights must be inside.
@@ -89,6 +91,7 @@ class Pipeline:
         *,
         inputs: Mapping[str, Any] | None = None,
         goal: str = "period",
+        branches: bool = True,
         replicate: bool = True,
         measure: bool = True,
         ship: bool = False,
@@ -108,8 +111,8 @@ class Pipeline:
             _platform.seconds(name, seconds)
         if goal not in ("period", "latency"):
             raise InputError(f"option `goal` = {goal!r}: write period or latency")
-        if not all(isinstance(flag, bool) for flag in (replicate, measure, ship)):
-            raise InputError("options `replicate`, `measure` and `ship` are True or False")
+        if not all(isinstance(flag, bool) for flag in (branches, replicate, measure, ship)):
+            raise InputError("options `branches`, `replicate`, `measure` and `ship` are True or False")
         if decided := [name for name in ("place", "order", "pin", "colocate", "split", "platform") if name in options]:
             raise InputError(f"option `{decided[0]}` has no meaning here: the pipeline decides where nodes run; leave it out")
         if unknown := [name for name in options if name not in _native.option_names()]:
@@ -119,7 +122,8 @@ class Pipeline:
         if platform is not None and not isinstance(platform, Platform):
             raise InputError("`platform` is not a Platform; Platform.load reads a file")
         self._ray = _host.ray_module()
-        self._goal, self._replicate, self._measure = goal, replicate, measure
+        self._goal, self._measure = goal, measure
+        self._wanted = (goal, replicate, branches)
         self._capacity, self._hang, self._failures, self._timeout = capacity, hang, failures, timeout
         self._options, self._inputs = options, dict(inputs or {})
         self._state, self._checkpoint = _arrays.state(feed, sequences), checkpoint
@@ -127,7 +131,7 @@ class Pipeline:
         self._saved: Packet = {}
         self._since: deque[_Flight] = deque()
         # As all nodes will open it: what is shipped needs its weights inside.
-        source = _source(model, ship)
+        source = source_of(model, ship)
         try:
             self._session = Session(source, **options)
         except AnabranchError as error:
@@ -157,7 +161,8 @@ class Pipeline:
     @property
     def plan(self) -> dict[str, Any]:
         """The stages with their devices, nodes, ``seconds`` on each device, ``bytes_in`` and ``weights``, the predicted ``period`` and
-        ``latency`` in seconds, and the ``lower_bound`` of all mappings for the goal."""
+        ``latency`` in seconds, and the ``lower_bound`` of all divisions for the goal. Whether the stages are a ``chain``: otherwise each
+        sends its values to the stages that read them, and ``messages`` has those between devices."""
         return dict(self._division)
 
     @property
@@ -224,7 +229,7 @@ class Pipeline:
             for number, given in enumerate(inputs):
                 while len(flights) >= self._most:
                     yield self._take(flights)
-                flights.append(_Flight(_packet(given, self._session, self._inputs, self._bound), number))
+                flights.append(_Flight(packet_of(given, self._session, self._inputs, self._bound), number))
                 self._send(flights)
             while flights:
                 yield self._take(flights)
@@ -244,7 +249,7 @@ class Pipeline:
         """Yields the outputs as `map` does, for ``async for``. `inputs` may be asynchronous, too."""
         source = None
         if isinstance(inputs, AsyncIterable):
-            inputs = source = _InThread(inputs.__aiter__(), asyncio.get_running_loop())
+            inputs = source = InThread(inputs.__aiter__(), asyncio.get_running_loop())
         results, done = self.map(inputs), object()
         running: asyncio.Future[Any] | None = None
         try:
@@ -378,7 +383,7 @@ class Pipeline:
         ]
         machines = json.dumps({"machines": times, "links": links})
         given = _arrays.given(self._inputs, self._session._declared)
-        return dict(json.loads(self._session._session.divide(given, machines, self._goal, self._replicate, self._state)))
+        return dict(json.loads(self._session._session.divide(given, machines, self._wanted, self._state)))
 
     @property
     def _bound(self) -> dict[str, str]:
@@ -450,8 +455,8 @@ class Pipeline:
 
     def _keep(self, flight: _Flight, made: Packet) -> None:
         """Keeps what is needed to compute states again: an input, or the states after it, which are taken from its result."""
-        if states := {name: made.pop(name) for name in list(made) if name.startswith(_host.STATE)}:
-            self._saved = {name.removeprefix(_host.STATE): state for name, state in states.items()}
+        if states := {name: made.pop(name) for name in list(made) if name.startswith(_routes.STATE)}:
+            self._saved = {name.removeprefix(_routes.STATE): state for name, state in states.items()}
             self._since.clear()
         elif self._state[0]:
             self._since.append(flight)
@@ -523,71 +528,5 @@ class Pipeline:
                 del self._alive[node]
 
 
-def _source(model: Any, ship: bool) -> str | bytes:
-    """The model as a path or as bytes."""
-    if hasattr(model, "SerializeToString"):
-        model = model.SerializeToString()
-    if isinstance(model, (bytearray, memoryview)):
-        model = bytes(model)
-    if isinstance(model, bytes):
-        return model
-    if not isinstance(model, (str, os.PathLike)):
-        raise InputError(f"`model` is {type(model).__name__}; give the path or the bytes of an ONNX file, or an onnx.ModelProto")
-    path = _platform.path_of("model", model)
-    if not ship:
-        return path
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except OSError as error:
-        raise InputError(f"{path}: {error}") from error
-
-
-class _InThread:
-    """The items of an asynchronous iterator, for another thread than that of its loop."""
-
-    def __init__(self, inputs: AsyncIterator[Any], loop: asyncio.AbstractEventLoop) -> None:
-        self._inputs, self._loop = inputs, loop
-        self._asked: concurrent.futures.Future[list[Any]] | None = None
-        self._is_cancelled = False
-
-    def cancel(self) -> None:
-        """Ends the wait for an item. No more are asked for."""
-        self._is_cancelled = True
-        if self._asked is not None:
-            self._asked.cancel()
-
-    def __iter__(self) -> Iterator[Any]:
-        while not self._is_cancelled:
-            self._asked = asyncio.run_coroutine_threadsafe(self._following(), self._loop)
-            if not (items := self._asked.result()):
-                return
-            yield items[0]
-
-    async def _following(self) -> list[Any]:
-        if self._is_cancelled:
-            return []
-        try:
-            return [await anext(self._inputs)]
-        except StopAsyncIteration:
-            return []
-
-
 def _device_options(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name in _host.DEVICE_OPTIONS}
-
-
-def _packet(given: Mapping[str, Any], session: Session, opened: Mapping[str, Any], bound: Mapping[str, str]) -> Packet:
-    """An input as the first stage takes it: arrays by the names of the model's inputs, in parts for sequences. They are copied, since
-    they are needed again if a node fails."""
-    if not isinstance(given, Mapping):
-        raise InputError(f"each input must be a dictionary from names to arrays, not {type(given).__name__}")
-    for name in given:
-        if name in bound.values():
-            raise InputError(f"input `{name}` is a state; give its first value when the pipeline is opened, in `inputs`")
-    for value in session.inputs:
-        if value.optional and value.name not in bound.values() and (value.name in given) != (value.name in opened):
-            text = "was not given when the pipeline was opened" if value.name in given else "was given when the pipeline was opened, and is missing"
-            raise InputError(f"input `{value.name}` {text}; give it both times, or never")
-    parts = _arrays.given(given, session._declared)
-    return {name: _arrays.array(dtype, list(shape), flat).copy() for name, dtype, shape, flat in parts}

@@ -41,12 +41,14 @@ def described(
         "lower_bound": division["lower_bound"],
         "stages": rows,
         "links": _links(division, history, sent, platform),
-        "lanes": [{"device": row["device"], "runs": history.get(row["device"], {}).get("runs", [])} for row in rows],
+        "lanes": [{"device": device, "runs": history.get(device, {}).get("runs", [])} for device in dict.fromkeys(row["device"] for row in rows)],
     }
 
 
 def _links(division: Mapping[str, Any], history: Mapping[str, Any], sent: Mapping[str, int], platform: Platform) -> list[dict[str, Any]]:
     """The links that inputs take from device to device."""
+    if not division["chain"]:
+        return _direct_links(division, history, sent)
     ends = [[OUTSIDE], *(stage["devices"] for stage in division["stages"]), [OUTSIDE]]
     sizes = [*(stage["bytes_in"] for stage in division["stages"]), division["bytes_out"]]
     links = []
@@ -56,9 +58,26 @@ def _links(division: Mapping[str, Any], history: Mapping[str, Any], sent: Mappin
             names = sources[source], targets[target]
             nodes = names[0].partition("/")[0], names[1].partition("/")[0]
             latency, rate = platform.links[nodes]
-            given = sent if names[0] == OUTSIDE else history.get(names[0], {}).get("sent", {})
-            links.append({"from": names[0], "to": names[1], "bytes": size, "predicted": latency + size / rate, "sent": given.get(names[1], 0)})
+            predicted = latency + size / rate
+            links.append({"from": names[0], "to": names[1], "bytes": size, "predicted": predicted, "sent": _sent(names, history, sent)})
     return links
+
+
+def _direct_links(division: Mapping[str, Any], history: Mapping[str, Any], sent: Mapping[str, int]) -> list[dict[str, Any]]:
+    """The links that messages of an input take."""
+    links: dict[tuple[str, str], dict[str, Any]] = {}
+    for message in division["messages"]:
+        ends = message["from"], message["to"]
+        link = links.setdefault(ends, {"from": ends[0], "to": ends[1], "bytes": 0, "predicted": 0.0, "sent": _sent(ends, history, sent)})
+        link["bytes"] += message["bytes"]
+        link["predicted"] += message["seconds"]
+    return list(links.values())
+
+
+def _sent(ends: tuple[str, str], history: Mapping[str, Any], sent: Mapping[str, int]) -> int:
+    """Bytes that were sent from one device to another."""
+    given = sent if ends[0] == OUTSIDE else history.get(ends[0], {}).get("sent", {})
+    return int(given.get(ends[1], 0))
 
 
 class Metrics:

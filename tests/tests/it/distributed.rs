@@ -10,7 +10,7 @@ use anabranch::{Inputs, Outputs, RunOptions, Session};
 use anabranch_kernels::{Shape, Tensor};
 use std::collections::BTreeMap;
 
-const BEST: DivisionOptions = DivisionOptions { goal: Goal::Period, replication: false };
+const BEST: DivisionOptions = DivisionOptions { goal: Goal::Period, replication: false, branches: false };
 
 /// Returns machines that are all like this one, with this much memory and links of no cost.
 fn machines(session: &Session, inputs: &Inputs, count: usize, memory: Option<u64>) -> Machines {
@@ -35,7 +35,7 @@ fn walk(model: &str, division: &Division, inputs: &Inputs, software_gpu: bool) -
         let opened =
             DistributedStage::open(&session, inputs, &nodes, at, device, &DividedState::default()).expect("it fits");
         if at == 0 {
-            opened.verify(inputs).expect("the inputs it was opened for");
+            opened.verify(inputs, |_| true).expect("the inputs it was opened for");
             for (name, slot) in opened.inputs() {
                 values.insert(slot, inputs.find(name).expect("it is given").clone());
             }
@@ -72,6 +72,35 @@ fn stages_in_sessions_of_their_own_have_the_bits_of_one() {
             assert_same(&[found], std::slice::from_ref(&expected), &format!("{model} on {count} machines"));
         }
     }
+}
+
+#[test]
+fn stages_that_run_at_the_same_time_have_the_bits_of_one_session() {
+    let wanted = DivisionOptions { goal: Goal::Latency, replication: false, branches: true };
+    let mut wide = 0;
+    for model in MODELS {
+        let session = open(model, false);
+        let inputs = &sets(&session, 1)[0];
+        let expected = session.run(inputs).expect("it runs");
+        for count in [1, 2, 3] {
+            let machines = machines(&session, inputs, count, None);
+            let find = |options| divide(&session, inputs, &machines, &DividedState::default(), options);
+            let (division, chain) = (find(wanted), find(DivisionOptions { branches: false, ..wanted }));
+            let (division, chain) = (division.expect("it divides"), chain.expect("it divides"));
+            assert!(chain.chain && division.latency <= chain.latency, "{model}");
+            assert!(division.latency >= division.lower_bound * (1.0 - 1e-9), "{model}");
+            let busiest = |name: &str| -> f64 {
+                let own = division.stages.iter().filter(|stage| stage.devices == [name]);
+                own.map(|stage| stage.seconds[0]).sum()
+            };
+            let most = (1..=count).map(|number| busiest(&format!("node{number}/cpu0"))).fold(0.0, f64::max);
+            assert!(most <= division.period.max(division.latency) * (1.0 + 1e-9), "{model}");
+            let found = walk(model, &division, inputs, false);
+            assert_same(&[found], std::slice::from_ref(&expected), &format!("{model} on {count} machines"));
+            wide += usize::from(!division.chain);
+        }
+    }
+    assert!(wide >= 4, "{wide} divisions were wide");
 }
 
 #[test]

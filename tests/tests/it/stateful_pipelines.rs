@@ -208,7 +208,7 @@ fn walk(bytes: &[u8], first: &Inputs, sets: &[Inputs], cuts: &[Vec<String>], sta
                 stage.restore(input, states).expect("they fit");
             }
         }
-        stages[0].verify(inputs).expect("no state is an input");
+        stages[0].verify(inputs, |_| true).expect("no state is an input");
         let slots = stages[0].inputs().map(|(name, slot)| (slot, inputs.tensor_of(name)));
         let mut values: BTreeMap<usize, Tensor> = slots.collect();
         for stage in &stages {
@@ -249,7 +249,7 @@ fn stages_of_several_machines_keep_their_states_and_give_them_to_others() {
             machines: names[..2].iter().map(|name| ((*name).to_owned(), times.clone())).collect(),
             links: names.iter().flat_map(|from| names.iter().map(move |to| link(from, to))).collect(),
         };
-        let options = DivisionOptions { goal: Goal::Period, replication: true };
+        let options = DivisionOptions { goal: Goal::Period, replication: true, branches: false };
         let division = divide(&session, &first, &machines, &state, options).expect("it divides");
         let cuts: Vec<Vec<String>> = division.stages.iter().map(|stage| stage.nodes.clone()).collect();
         divided += usize::from(cuts.len() > 1);

@@ -1,5 +1,7 @@
 //! Divides a model into stages on the devices of several machines, by the theory of pipelines.
 //!
+//! For the least latency, parts that run at the same time may replace the chain ([`Branches`]).
+//!
 //! The program is cut into a [`Chain`] of intervals with few bytes between them. [`choose()`] maps the chain to the
 //! devices, under their memory limits. A device receives, computes or sends at a time, because a stage reads and writes
 //! the engine's memory itself.
@@ -8,6 +10,7 @@ use super::super::chain::Chain;
 use super::super::feedback::{Feedback, stages_of};
 use super::super::mapping::refused;
 use super::super::part_planner::PartPlanner;
+use super::branches::Branches;
 use super::stage::DividedState;
 use super::times::{MachineTimes, digest};
 use anabranch_base::bytes::format_bytes;
@@ -23,7 +26,10 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Name of the process that gives inputs and takes results, at the end of a link.
-const OUTSIDE: &str = "outside";
+pub(super) const OUTSIDE: &str = "outside";
+
+/// Least share of a chain's latency that stages which run at the same time must save.
+const GAIN: f64 = 0.01;
 
 /// Machines with their times for one model, and the links between them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -56,6 +62,8 @@ pub struct DivisionOptions {
     pub goal: Goal,
     /// Whether several devices may each do the whole work of a stage without state, for different data sets.
     pub replication: bool,
+    /// Whether stages may run at the same time for one data set. This needs [`Goal::Latency`], and no state.
+    pub branches: bool,
 }
 
 /// Stages of a model on devices of several machines, with predictions. Times in seconds, sizes in bytes.
@@ -63,13 +71,18 @@ pub struct DivisionOptions {
 pub struct Division {
     /// Description of how the mapping was found.
     pub how: String,
-    /// The stages, in the order in which data pass them.
+    /// The stages. In a chain, data pass all of them in this order. Otherwise each comes after those that it reads.
     pub stages: Vec<DivisionStage>,
+    /// Whether all values pass from each stage to the next. Otherwise a stage sends each value to its readers, and a
+    /// device may have several stages.
+    pub chain: bool,
+    /// Messages of a data set, if the stages are no chain.
+    pub messages: Vec<DivisionMessage>,
     /// Predicted time between results.
     pub period: f64,
     /// Predicted time from a data set's start to its result.
     pub latency: f64,
-    /// Lower bound of all mappings for the goal.
+    /// Lower bound of all divisions for the goal.
     pub lower_bound: f64,
     /// Bytes of a result.
     pub bytes_out: u64,
@@ -92,6 +105,19 @@ pub struct DivisionStage {
     pub weights: u64,
     /// Bytes of the states that the stage keeps, of all sequences.
     pub state: u64,
+}
+
+/// Values of a data set that one device sends to another at a time.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DivisionMessage {
+    /// Device that sends, or `outside`.
+    pub from: String,
+    /// Device that receives, or `outside`.
+    pub to: String,
+    /// Bytes of the values.
+    pub bytes: u64,
+    /// Predicted seconds.
+    pub seconds: f64,
 }
 
 /// Divides a session's model into stages for inputs like these, which contain the first state.
@@ -131,6 +157,14 @@ pub fn divide(
     let problem = Problem::new(stages, devices.processors(machines)?, rules);
     let problem = problem.map_err(|error| refused(error.to_string()))?;
     let chosen = choose(&problem, options.goal).map_err(|error| infeasible(&error, &problem, &devices))?;
+    let wide = options.branches && options.goal == Goal::Latency && states.is_empty();
+    let branches =
+        if wide { Branches::of(program, &devices, problem.processors(), &devices.hand_over(machines))? } else { None };
+    let lower_bound = branches.as_ref().map_or(chosen.lower_bound, |found| found.lower_bound.min(chosen.lower_bound));
+    let bytes_out = problem.stages().data[sizes.len()];
+    if let Some(found) = branches.filter(|found| found.latency < chosen.performance.latency * (1.0 - GAIN)) {
+        return Ok(found.division(lower_bound, bytes_out));
+    }
     let stage = |interval: &pipeline::Interval| {
         let before: usize = sizes[..interval.stages.start].iter().sum();
         let count: usize = sizes[interval.stages.clone()].iter().sum();
@@ -151,10 +185,12 @@ pub fn divide(
     Ok(Division {
         how: chosen.how.to_owned(),
         stages: chosen.mapping.intervals.iter().map(stage).collect(),
+        chain: true,
+        messages: Vec::new(),
         period: chosen.performance.period,
         latency: chosen.performance.latency,
-        lower_bound: chosen.lower_bound,
-        bytes_out: problem.stages().data[sizes.len()],
+        lower_bound,
+        bytes_out,
         state: state.pairs.iter().map(|pair| (pair.output.clone(), pair.input.clone())).collect(),
     })
 }
@@ -198,12 +234,12 @@ fn infeasible(error: &ChooseError, problem: &Problem, devices: &Devices<'_>) -> 
 }
 
 /// Devices of all machines, by number.
-struct Devices<'a> {
-    names: Vec<String>,
+pub(super) struct Devices<'a> {
+    pub(super) names: Vec<String>,
     machines: Vec<&'a str>,
-    memory: Vec<Option<u64>>,
+    pub(super) memory: Vec<Option<u64>>,
     /// Seconds by device and node.
-    seconds: Vec<&'a [f64]>,
+    pub(super) seconds: Vec<&'a [f64]>,
 }
 
 impl<'a> Devices<'a> {
@@ -239,6 +275,15 @@ impl<'a> Devices<'a> {
             }
         }
         Ok(all)
+    }
+
+    /// Returns the time in which a process on each device passes a value to another one of its machine; 0 if unknown.
+    fn hand_over(&self, machines: &Machines) -> Vec<f64> {
+        let within = |machine: &str| {
+            let link = machines.links.iter().find(|link| link.from == machine && link.to == machine);
+            link.map_or(0.0, |link| link.latency)
+        };
+        self.machines.iter().map(|machine| within(machine)).collect()
     }
 
     /// Returns the processors with links and memory limits.

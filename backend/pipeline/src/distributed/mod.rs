@@ -5,10 +5,11 @@
 //! The machines exchange names and numbers only. Each lowers the model itself, with the same result: the names of all
 //! nodes are compared before anything is divided or opened.
 
+mod branches;
 mod division;
 mod stage;
 mod times;
 
-pub use division::{Division, DivisionOptions, DivisionStage, MachineLink, Machines, divide};
+pub use division::{Division, DivisionMessage, DivisionOptions, DivisionStage, MachineLink, Machines, divide};
 pub use stage::{DistributedStage, DividedState, StageOutput};
 pub use times::{DeviceTimes, MachineTimes};

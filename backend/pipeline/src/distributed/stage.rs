@@ -147,12 +147,12 @@ impl DistributedStage {
         &self.route.drops
     }
 
-    /// Checks that inputs have the types and shapes that the stages were opened for.
+    /// Checks that the inputs of these slots have the types and shapes that the stages were opened for.
     ///
     /// # Errors
-    /// The first input that is missing or differs.
-    pub fn verify(&self, inputs: &Inputs) -> Result<(), SessionError> {
-        ordered(inputs, &self.whole, |at| self.wiring.inputs[at].is_some()).map(drop)
+    /// The first of these inputs that is missing or differs.
+    pub fn verify(&self, inputs: &Inputs, slots: impl Fn(usize) -> bool) -> Result<(), SessionError> {
+        ordered(inputs, &self.whole, |at| self.wiring.inputs[at].is_some_and(&slots)).map(drop)
     }
 
     /// Computes the stage for one data set of a sequence. `values` are those of [`Self::reads`], the results those of

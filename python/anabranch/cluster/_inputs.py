@@ -1,0 +1,81 @@
+"""Models and inputs as a pipeline takes them."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import os
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Any
+
+from .. import _arrays
+from ..errors import InputError
+from ..session import Session
+from . import platform as _platform
+from ._channel import Packet
+
+
+def source_of(model: Any, ship: bool) -> str | bytes:
+    """The model as a path or as bytes."""
+    if hasattr(model, "SerializeToString"):
+        model = model.SerializeToString()
+    if isinstance(model, (bytearray, memoryview)):
+        model = bytes(model)
+    if isinstance(model, bytes):
+        return model
+    if not isinstance(model, (str, os.PathLike)):
+        raise InputError(f"`model` is {type(model).__name__}; give the path or the bytes of an ONNX file, or an onnx.ModelProto")
+    path = _platform.path_of("model", model)
+    if not ship:
+        return path
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+class InThread:
+    """The items of an asynchronous iterator, for another thread than that of its loop."""
+
+    def __init__(self, inputs: AsyncIterator[Any], loop: asyncio.AbstractEventLoop) -> None:
+        self._inputs, self._loop = inputs, loop
+        self._asked: concurrent.futures.Future[list[Any]] | None = None
+        self._is_cancelled = False
+
+    def cancel(self) -> None:
+        """Ends the wait for an item. No more are asked for."""
+        self._is_cancelled = True
+        if self._asked is not None:
+            self._asked.cancel()
+
+    def __iter__(self) -> Iterator[Any]:
+        while not self._is_cancelled:
+            self._asked = asyncio.run_coroutine_threadsafe(self._following(), self._loop)
+            if not (items := self._asked.result()):
+                return
+            yield items[0]
+
+    async def _following(self) -> list[Any]:
+        if self._is_cancelled:
+            return []
+        try:
+            return [await anext(self._inputs)]
+        except StopAsyncIteration:
+            return []
+
+
+def packet_of(given: Mapping[str, Any], session: Session, opened: Mapping[str, Any], bound: Mapping[str, str]) -> Packet:
+    """An input as the first stage takes it: arrays by the names of the model's inputs, in parts for sequences. They are copied, since
+    they are needed again if a node fails."""
+    if not isinstance(given, Mapping):
+        raise InputError(f"each input must be a dictionary from names to arrays, not {type(given).__name__}")
+    for name in given:
+        if name in bound.values():
+            raise InputError(f"input `{name}` is a state; give its first value when the pipeline is opened, in `inputs`")
+    for value in session.inputs:
+        if value.optional and value.name not in bound.values() and (value.name in given) != (value.name in opened):
+            text = "was not given when the pipeline was opened" if value.name in given else "was given when the pipeline was opened, and is missing"
+            raise InputError(f"input `{value.name}` {text}; give it both times, or never")
+    parts = _arrays.given(given, session._declared)
+    return {name: _arrays.array(dtype, list(shape), flat).copy() for name, dtype, shape, flat in parts}
