@@ -218,7 +218,8 @@ def test_a_report_has_the_messages(free, tmp_path):
 def test_routes_carry_each_value_once_to_each_device():
     """A stem and a join on one device, and a branch on another, which a result leaves, too."""
     division = {"chain": False, "stages": [{"devices": [device]} for device in ("a", "b", "a")]}
-    common = {"inputs": [["x", "0"], ["unread", "9"]], "outputs": [{"name": "y", "slot": "3"}, {"name": "z", "slot": "2"}, {"name": "c"}], "drops": []}
+    outputs = [{"name": "y", "slot": "3"}, {"name": "z", "slot": "2"}, {"name": "c"}]
+    common = {"inputs": [["x", "0"], ["unread", "9"]], "outputs": outputs, "drops": []}
     own = [(["0"], ["1"]), (["1", "0"], ["2"]), (["1", "2", "0"], ["3"])]
     routes = Routes.of(division, [{**common, "reads": reads, "makes": makes} for reads, makes in own])
     assert routes.peers == [["a"], ["b"]] and routes.sends == [(0, ["0", "9"]), (1, ["0"])]

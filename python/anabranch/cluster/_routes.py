@@ -141,9 +141,12 @@ class Arrived:
         return {slot: value for slot in slots if isinstance(value := self.values.get(slot), np.ndarray)}
 
 
-def message(about: Mapping[str, Any], slots: Sequence[str], packet: Packet, error: Mapping[str, Any] | None = None) -> tuple[dict[str, Any], Packet]:
-    """The message with these slots, of which `packet` has the arrays."""
+def message(
+    about: Mapping[str, Any], slots: Sequence[str], packet: Packet, error: Mapping[str, Any] | None = None
+) -> tuple[dict[str, Any], Packet]:
+    """The message with these slots, of which `packet` has the arrays. If there is an `error`, it takes their place."""
     head = {**about, "slots": list(slots)}
     if error is not None:
         return {**head, "error": error}, {}
-    return head, {slot: np.empty(0, np.uint8) if slot.startswith(TOKEN) else packet[slot] for slot in slots if slot in packet or slot.startswith(TOKEN)}
+    tokens = {slot: np.empty(0, np.uint8) for slot in slots if slot.startswith(TOKEN)}
+    return head, {slot: packet[slot] for slot in slots if slot in packet} | tokens

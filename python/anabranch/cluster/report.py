@@ -31,6 +31,7 @@ def described(
         for at, stage in enumerate(stages)
         for device, predicted in zip(stage["devices"], stage["seconds"])
     ]
+    devices = dict.fromkeys(row["device"] for row in rows)
     return {
         "how": division["how"],
         "results": measured["results"],
@@ -41,7 +42,7 @@ def described(
         "lower_bound": division["lower_bound"],
         "stages": rows,
         "links": _links(division, history, sent, platform),
-        "lanes": [{"device": device, "runs": history.get(device, {}).get("runs", [])} for device in dict.fromkeys(row["device"] for row in rows)],
+        "lanes": [{"device": device, "runs": history.get(device, {}).get("runs", [])} for device in devices],
     }
 
 
