@@ -4,10 +4,11 @@
 use super::cpu::CpuDevice;
 use super::duplicates::unique;
 use super::gpu::{GpuDevice, GpuFeatures, GpuKind, GpuLimits, MemorySource};
+use super::heaps::Heaps;
 use super::inventory::Found;
 use super::key::device_key;
 use super::pci::{self, PciAddress};
-use super::vulkan::{Heaps, heaps};
+use super::vulkan::heaps;
 use anabranch_kernels::gpu::one_at_a_time;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -116,10 +117,14 @@ fn gpu(
     }
 }
 
+/// Bytes that buffers may fill. Memory that a GPU shares with the host is the host's, and what other programs use of it
+/// counts there as little as for CPU devices.
 fn memory(heaps: Option<Heaps>, kind: GpuKind, host: u64, largest_buffer: u64) -> (u64, MemorySource) {
-    match heaps {
-        Some(heaps) if kind.shares_host_memory() => (host.min(heaps.all), MemorySource::Host),
-        Some(heaps) if heaps.device_local > 0 => (heaps.device_local, MemorySource::Heaps),
+    let heaps = heaps.unwrap_or_default();
+    match (heaps.of_buffers(), heaps.capacity()) {
+        (Some(heap), _) if kind.shares_host_memory() => (host.min(heap.bytes), MemorySource::Host),
+        (_, Some((bytes, true))) => (bytes, MemorySource::Budget),
+        (_, Some((bytes, false))) => (bytes, MemorySource::Heaps),
         _ if kind.shares_host_memory() => (host, MemorySource::Host),
         _ => (largest_buffer, MemorySource::Limits),
     }
@@ -175,6 +180,7 @@ mod tests {
     use super::super::cpu::CpuGranularity;
     use super::super::duplicates::tests::info;
     use super::super::granularity::cpu_devices;
+    use super::super::heaps::{Heap, MemoryType};
     use super::super::pci::tests::bus;
     use super::super::topology::synthetic::{EPYC, Shape, machine};
     use super::*;
@@ -211,6 +217,20 @@ mod tests {
         assert_eq!(notes(&[info("A", wgpu::Backend::Vulkan, "nv", "0000:01:00.0")]), Vec::<String>::new());
         assert_eq!(notes(&[info("A", wgpu::Backend::Vulkan, "nv", "")]), Vec::<String>::new());
         assert_eq!(notes(&[info("A", wgpu::Backend::Vulkan, "nv", "0000:02:00.0")]).len(), 1);
+    }
+
+    #[test]
+    fn memory_is_that_of_the_heap_of_buffers() {
+        let heap = |bytes, budget| Heap { bytes, budget };
+        let kinds = [MemoryType { flags: 1, heap: 1 }, MemoryType { flags: 7, heap: 0 }];
+        let heaps = |budget| Heaps { heaps: vec![heap(246, None), heap(1600, budget)], types: kinds.to_vec() };
+        let of = |budget, kind| memory(Some(heaps(budget)), kind, 10_000, 3);
+        assert_eq!(of(None, GpuKind::Discrete), (1500, MemorySource::Heaps));
+        assert_eq!(of(Some(800), GpuKind::Discrete), (750, MemorySource::Budget));
+        assert_eq!(of(Some(800), GpuKind::Virtual), (750, MemorySource::Budget));
+        assert_eq!(of(Some(800), GpuKind::Integrated), (1600, MemorySource::Host));
+        assert_eq!(memory(Some(heaps(None)), GpuKind::Software, 99, 3), (99, MemorySource::Host));
+        assert_eq!(memory(Some(Heaps::default()), GpuKind::Discrete, 10, 3), (3, MemorySource::Limits));
     }
 
     #[test]

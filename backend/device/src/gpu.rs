@@ -51,9 +51,11 @@ impl fmt::Display for GpuKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MemorySource {
-    /// Sum of the device-local heaps.
+    /// Part of the heap that buffers fill; what other programs use of it is not known.
     Heaps,
-    /// The shared host memory, limited by the size of the heaps.
+    /// Part of what other programs leave of the heap that buffers fill.
+    Budget,
+    /// The shared host memory, limited by the size of the heap that buffers fill.
     Host,
     /// Size of the largest buffer only: the memory is at least this large.
     Limits,
@@ -167,7 +169,8 @@ pub struct GpuDevice {
     pub driver: String,
     /// Version of the driver, in the driver's words.
     pub driver_info: String,
-    /// Bytes of memory that the device may fill. If the kind shares the host's memory, these are the CPUs' bytes, too.
+    /// Bytes of memory that the device may fill, at the time of the search. If the kind shares the host's memory, these
+    /// are the CPUs' bytes, too.
     pub memory: u64,
     /// Source of `memory`.
     pub memory_source: MemorySource,

@@ -18,6 +18,8 @@ mod gpu;
 mod granularity;
 #[cfg(feature = "gpu")]
 mod graphics;
+#[cfg(feature = "gpu")]
+mod heaps;
 mod host;
 #[cfg(feature = "hwloc")]
 mod hwloc;

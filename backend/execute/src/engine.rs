@@ -355,7 +355,9 @@ impl Parts<'_> {
     fn link(&self, worker: usize, worker_program: LinkProgram) -> Result<Station, ExecError> {
         let devices = self.plan.devices();
         if let Some(link) = self.plan.links().get(worker - devices.len()) {
-            self.accounting.take(link.staging_device(devices), link.staging_bytes(devices) as usize);
+            for (device, bytes) in link.staging_bytes(devices) {
+                self.accounting.take(device, bytes as usize);
+            }
             self.accounting.take(link.to, link.ring.total() as usize);
         }
         let ends = [worker_program.from, worker_program.to].map(|end| self.gpus[end.index()].clone());

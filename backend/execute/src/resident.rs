@@ -168,6 +168,8 @@ impl DevicePool {
         let new = || {
             let gpu = self.gpu(device)?;
             let buffer = gpu.storage((spec.bytes().max(1) as u64).next_multiple_of(4));
+            let refused = |error| ExecError::unusable(self.devices()[device.index()].name(), &error);
+            let buffer = buffer.map_err(refused)?;
             Ok::<_, ExecError>((gpu, buffer))
         };
         let memory = Memory::Gpu(Arc::new(unused().map_or_else(new, Ok)?));

@@ -43,7 +43,16 @@ impl ExecError {
 
     /// Creates the error of a device that could not be opened, or whose buffers could not be made.
     pub fn unusable(device: &str, error: &KernelError) -> Self {
+        if let KernelError::DeviceMemory { .. } = error {
+            return Self::new(ErrorKind::Memory, error.to_string()).on(device);
+        }
         Self::new(ErrorKind::DeviceFailure, format!("it cannot be used: {error}")).on(device)
+    }
+
+    /// Creates the error of a device that has no buffer for a value, or another thing, of this name.
+    pub fn without_buffer(device: &str, name: &str, error: &KernelError) -> Self {
+        let refused = Self::unusable(device, error);
+        Self { text: format!("{name}: {}", refused.text), ..refused }
     }
 
     /// Creates the error of a device for which the system has no memory.
@@ -85,7 +94,7 @@ impl ExecError {
 impl From<KernelError> for ExecError {
     fn from(error: KernelError) -> Self {
         let kind = match error {
-            KernelError::Memory { .. } => ErrorKind::Memory,
+            KernelError::Memory { .. } | KernelError::DeviceMemory { .. } => ErrorKind::Memory,
             _ => ErrorKind::Kernel,
         };
         Self::new(kind, error.to_string())

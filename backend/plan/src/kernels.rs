@@ -143,7 +143,8 @@ impl Kernels {
     /// A constant in the memory of a GPU of this name, which all kernels of the same weights share.
     pub fn on_gpu(&self, gpu: &Arc<Gpu>, name: &str, value: ValueId) -> Result<Arc<GpuBuffer>, ExecError> {
         let constant = self.program.constant(value);
-        self.weights.on_gpu(gpu, name, constant.ok_or_else(|| ExecError::internal("a value is not a constant"))?)
+        let constant = constant.ok_or_else(|| ExecError::internal("a value is not a constant"))?;
+        self.weights.on_gpu(gpu, name, (&self.program.value(value).name, constant))
     }
 
     /// For each input of a node, whether it is constant.

@@ -30,16 +30,18 @@ pub struct LinkPlan {
 }
 
 impl LinkPlan {
-    /// Returns the bytes of all staging buffers, which are in host memory.
-    pub fn staging_bytes(&self, devices: &[PlanDevice]) -> u64 {
-        let gpu_ends = [self.from, self.to].iter().filter(|end| devices[end.index()].kind != DeviceKind::Cpu).count();
-        self.staging.total() * gpu_ends as u64
-    }
-
-    /// Returns the CPU device in whose memory the staging buffers are: the CPU end, or the host between two GPUs.
-    pub fn staging_device(&self, devices: &[PlanDevice]) -> DeviceId {
-        let cpu = |end: &&DeviceId| devices[end.index()].kind == DeviceKind::Cpu;
-        [self.from, self.to].iter().find(cpu).copied().unwrap_or(HOST)
+    /// Returns the bytes of staging buffers that count on each device.
+    ///
+    /// They count on the CPU end, or on the host between two GPUs. Those through which values go to a GPU count there,
+    /// too: if the host can address the GPU's memory, they lie in it.
+    pub fn staging_bytes(&self, devices: &[PlanDevice]) -> Vec<(DeviceId, u64)> {
+        let is_cpu = |end: DeviceId| devices[end.index()].kind == DeviceKind::Cpu;
+        let total = self.staging.total();
+        let ends = [self.from, self.to];
+        let gpu_ends = ends.iter().filter(|end| !is_cpu(**end)).count() as u64;
+        let host = ends.into_iter().find(|end| is_cpu(*end)).unwrap_or(HOST);
+        let in_gpu = (!is_cpu(self.to)).then_some((self.to, total));
+        std::iter::once((host, total * gpu_ends)).chain(in_gpu).collect()
     }
 }
 

@@ -58,7 +58,7 @@ pub struct DeviceMemory {
     pub given: u64,
     /// Buffers of streams that arrive here, or are made here chunk by chunk.
     pub rings: u64,
-    /// Staging buffers of links that end here.
+    /// Staging buffers of links that end here ([`LinkPlan::staging_bytes`]).
     pub staging: u64,
     /// Slots for values.
     pub slots: Vec<u64>,
@@ -363,8 +363,9 @@ impl Frame<'_> {
     /// Adds the buffers at the ends of links, and the caller's tensors.
     fn charge_edges(&self, memory: &mut MemoryPlan, in_place: &[InPlace]) {
         for link in self.links {
-            let staging = link.staging_device(self.devices);
-            memory.devices[staging.index()].staging += link.staging_bytes(self.devices);
+            for (device, bytes) in link.staging_bytes(self.devices) {
+                memory.devices[device.index()].staging += bytes;
+            }
             memory.devices[link.to.index()].rings += link.ring.total();
         }
         for (device, rings) in memory.rings.iter().enumerate() {

@@ -148,13 +148,18 @@ impl Weights {
     }
 
     /// A constant in the memory of a GPU of this name.
-    pub(crate) fn on_gpu(&self, gpu: &Arc<Gpu>, name: &str, constant: &Constant) -> Result<Arc<GpuBuffer>, ExecError> {
+    pub(crate) fn on_gpu(
+        &self,
+        gpu: &Arc<Gpu>,
+        name: &str,
+        (value, constant): (&str, &Constant),
+    ) -> Result<Arc<GpuBuffer>, ExecError> {
         let upload = self.upload_of(gpu, constant);
         let mut there = lock(&upload);
         if let Some(buffer) = &*there {
             return Ok(Arc::clone(buffer));
         }
-        let refused = |error| ExecError::unusable(name, &error);
+        let refused = |error| ExecError::without_buffer(name, &format!("constant {value:?}"), &error);
         let buffer = Arc::new(gpu.upload(constant.load()?.bytes()).map_err(refused)?);
         *there = Some(Arc::clone(&buffer));
         Ok(buffer)

@@ -215,3 +215,64 @@ pub fn link(known: &MachineCosts, from: &MachineDevice, to: &MachineDevice) -> L
     let between_cpus = [from, to].iter().all(|end| end.kind == DeviceKind::Cpu);
     measured.unwrap_or_else(|| LinkCosts::assumed(between_cpus))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Constraints, Lowered, PlanChoice, Planner, Strategy};
+    use anabranch_costs::Rates;
+    use anabranch_kernels::op::{MatMul, Op};
+    use anabranch_plan::Weights;
+    use anabranch_plan::test_programs::{Maker, cpu_device, relu};
+    use std::sync::Arc;
+
+    /// A core, and a GPU that is a hundred times faster and binds buffers of this many bytes.
+    fn machine(binding_bytes: u64) -> Machine {
+        let gpu = MachineDevice { kind: DeviceKind::Gpu, ..cpu_device("gpu0") };
+        let mut costs = MachineCosts::default();
+        for (key, speed) in [("cpu0", 1e9), ("gpu0", 1e11)] {
+            let rates =
+                Rates { matmul_flops: speed, conv_flops: speed, map_flops: speed, bandwidth: speed, launch: 1e-6 };
+            costs.devices.insert(key.into(), DeviceCosts { rates: Some(rates), ..DeviceCosts::default() });
+        }
+        for (one, other) in [("cpu0", "gpu0"), ("gpu0", "cpu0")] {
+            costs.links.insert(MachineCosts::link_key(one, other), LinkCosts::affine(1e-6, 1e12));
+        }
+        Machine {
+            devices: vec![cpu_device("cpu0"), gpu],
+            gpus: vec![GpuLimits { binding_bytes, ..usual_limits() }],
+            costs,
+            laws: Laws::default(),
+            lost: Default::default(),
+        }
+    }
+
+    #[test]
+    fn a_product_whose_constant_no_binding_holds_is_on_a_cpu_and_says_so() {
+        let mut maker = Maker::new();
+        let x = maker.input(&[64, 512]);
+        let hidden = maker.node(relu(), &[x], &[64, 512]);
+        let vocabulary = maker.constant(&[512, 1024], |at| at as f32);
+        let scores = maker.node(Op::MatMul(MatMul::default()), &[hidden, vocabulary], &[64, 1024]);
+        let program = Arc::new(maker.finish(&[scores]));
+        for (binding_bytes, device) in [(2 << 20, "gpu0"), ((2 << 20) - 4, "cpu0")] {
+            let machine = machine(binding_bytes);
+            let lowered = Lowered { program: Arc::clone(&program), weights: Arc::new(Weights::default()), rest: None };
+            let planner = Planner { lowered: &lowered, machine: &machine, constraints: &Constraints::default() };
+            let choice = PlanChoice { strategy: Strategy::AUTO, ..PlanChoice::default() };
+            let planned = planner.plan(&choice).expect("the CPU runs every node");
+            let product = planned.program.node_ids().last().expect("two nodes");
+            let plan = planned.plan();
+            assert_eq!(plan.device(plan.device_of(product)).name, device, "{}", plan.reason(product));
+            let refusals = machine.gpu_refusals(&planned.program);
+            match &refusals[product.index()] {
+                None => assert_eq!(device, "gpu0"),
+                Some(refusal) => {
+                    let expected = "input 1 has 2097152 bytes, but the device binds at most 2097148";
+                    assert!(refusal.to_string().contains(expected), "{refusal}");
+                }
+            }
+            assert!(refusals[0].is_none(), "smaller tensors are no obstacle");
+        }
+    }
+}

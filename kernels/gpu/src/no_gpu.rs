@@ -27,8 +27,11 @@ impl Gpu {
         match *adapter {}
     }
 
-    /// A buffer for tensors.
-    pub fn storage(&self, _: u64) -> GpuBuffer {
+    /// Creates a buffer for tensors.
+    ///
+    /// # Errors
+    /// None: there is no GPU.
+    pub fn storage(&self, _: u64) -> Result<GpuBuffer, KernelError> {
         match *self {}
     }
 

@@ -50,6 +50,12 @@ pub enum KernelError {
         /// Size of the memory.
         bytes: usize,
     },
+    /// A GPU has no memory for a buffer.
+    #[error("the GPU has no memory for {what}; lower the device's memory limit, or close other programs that use it")]
+    DeviceMemory {
+        /// The buffer, with its size if that is known.
+        what: String,
+    },
     /// A kernel was run before it received a constant that it needs packed.
     #[error("constant input {input} was not packed")]
     Packed {

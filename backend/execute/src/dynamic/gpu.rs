@@ -112,6 +112,7 @@ impl GpuLayout {
         let mut upload = End::new(Arc::clone(&side), STAGING, wgpu::MapMode::Write).map_err(refused)?;
         let mut download = End::new(Arc::clone(&side), STAGING, wgpu::MapMode::Read).map_err(refused)?;
         accounting.take(HOST, (2 * STAGING.total()) as usize);
+        accounting.take(device, STAGING.total() as usize);
         let cells = Arc::new(cells);
         let part = |what: &str| format!("{name} {what}");
 

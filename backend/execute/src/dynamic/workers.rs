@@ -69,7 +69,8 @@ impl Workers {
                 #[cfg(feature = "gpu")]
                 ComputeDevice::Gpu(_) => {
                     workers.buffers.reserve(2 * STAGING.total(), host)?;
-                    let layout = GpuLayout::of(setup, reporter.device, planned.limit.or_all());
+                    let left = planned.limit.or_all().saturating_sub(STAGING.total());
+                    let layout = GpuLayout::of(setup, reporter.device, left);
                     let lengths = workers.lengths.iter_mut().zip(setup.kernels.program().node_ids());
                     let unfit = lengths.filter(|(_, node)| !layout.nodes.contains_key(node));
                     unfit.for_each(|(lengths, _)| lengths[at] = None);

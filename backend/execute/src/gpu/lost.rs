@@ -23,7 +23,7 @@ const SLICE: Duration = Duration::from_millis(250);
 pub(crate) fn failure(gpu: &Gpu, place: FailureSite, error: KernelError) -> Failure {
     let _ = gpu.poll(None);
     match gpu.fault() {
-        Some(fault) => gone(place, &fault),
+        Some(fault) => gone(gpu, place, &fault),
         None => Failure::at(place, error),
     }
 }
@@ -36,7 +36,13 @@ pub(crate) fn healthy(gpu: &Gpu, place: FailureSite) -> Result<(), Failure> {
     }
 }
 
-fn gone(place: FailureSite, fault: &str) -> Failure {
+/// The failure of a GPU with this fault. It is opened again after a lack of memory, too, because wgpu does not say
+/// which result is missing.
+fn gone(gpu: &Gpu, place: FailureSite, fault: &str) -> Failure {
+    if gpu.is_short_of_memory() {
+        let what = format!("the work of a run ({fault})");
+        return Failure::at(place, KernelError::DeviceMemory { what });
+    }
     const LOST: &str = "the device was lost";
     let text = if fault.starts_with(LOST) { fault.to_owned() } else { format!("{LOST}: {fault}") };
     Failure::at(place, ExecError::new(ErrorKind::DeviceFailure, text))
@@ -92,7 +98,7 @@ pub(crate) fn wait_for(
         if let Some(fault) = lost {
             // The pool then opens the GPU again, even if the loss is reported later.
             gpu.condemn(&fault);
-            return Err(gone(site.place, &fault).into());
+            return Err(gone(gpu, site.place, &fault).into());
         }
     }
     Ok(())

@@ -219,6 +219,10 @@ impl Worker for GpuWorker {
         self.batch = Batch::default();
     }
 
+    fn restore(&mut self) -> bool {
+        self.side.gpu.fault().is_none()
+    }
+
     fn tensors(&mut self) -> Option<&mut GpuTensors> {
         Some(&mut self.tensors)
     }

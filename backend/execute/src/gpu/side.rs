@@ -46,12 +46,20 @@ impl GpuSide {
     ) -> Result<Arc<Self>, ExecError> {
         let constants = worker_program.cells.constants.iter().map(|cell| kernels.on_gpu(&gpu, name, cell.value));
         let constants = constants.collect::<Result<Vec<_>, _>>()?;
-        let slots = worker_program.cells.slots.iter().map(|slot| slot.bytes);
-        let held: u64 = slots.clone().chain(constants.iter().map(|constant| constant.size())).sum();
+        let slots = || worker_program.cells.slots.iter().map(|slot| slot.bytes);
+        let held: u64 = slots().chain(constants.iter().map(|constant| constant.size())).sum();
         accounting.take(device, (held + memory.scratch + memory.kernels) as usize);
-        let scratch = (memory.scratch > 0).then(|| gpu.storage(memory.scratch.next_multiple_of(4)));
-        let shared = constants.iter().map(|constant| wgpu::Buffer::clone(constant));
-        let cells = slots.map(|size| gpu.storage(size)).chain(shared).collect();
+        let scratch = (memory.scratch > 0).then(|| gpu.storage(memory.scratch.next_multiple_of(4))).transpose();
+        let scratch = scratch.map_err(|error| ExecError::without_buffer(name, "scratch memory of kernels", &error))?;
+        let refused = |slot, error| match worker_program.user(slot) {
+            Some(node) => ExecError::kernel(kernels.program().node(node).model_name(), name, error),
+            None => ExecError::unusable(name, &error),
+        };
+        let mut cells = Vec::with_capacity(worker_program.cells.slots.len() + constants.len());
+        for (slot, size) in (0..).zip(slots()) {
+            cells.push(gpu.storage(size).map_err(|error| refused(slot, error))?);
+        }
+        cells.extend(constants.iter().map(|constant| wgpu::Buffer::clone(constant)));
         let making = Making { gpu: &gpu, worker_program, kernels, cells, scratch };
         let nodes = making.compile(name)?;
         let nodes = nodes.into_iter().map(Mutex::new).collect();

@@ -126,6 +126,10 @@ impl Worker for LinkWorker {
     fn let_go(&mut self) {
         self.download.iter_mut().chain(&mut self.upload).for_each(End::renew);
     }
+
+    fn restore(&mut self) -> bool {
+        self.download.iter().chain(&self.upload).all(|end| end.side.gpu.fault().is_none())
+    }
 }
 
 /// Buffers that came with the opening of a transfer's gate.

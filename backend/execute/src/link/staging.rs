@@ -28,15 +28,24 @@ impl End {
     /// Creates an end from which the host reads, or to which it writes.
     pub(crate) fn new(side: Arc<GpuSide>, size: Ring, mode: wgpu::MapMode) -> Result<Self, KernelError> {
         let mut end = Self { side, staging: Vec::new(), next: 0, size, mode };
-        end.renew();
+        end.staging = end.fresh()?;
         end.side.gpu.poll(None)?;
         Ok(end)
     }
 
     /// Creates the staging buffers again, after a failure that may have left them in any state.
     pub(crate) fn renew(&mut self) {
+        self.staging.clear();
+        match self.fresh() {
+            Ok(staging) => self.staging = staging,
+            // The engine is then built again, and that reports the error.
+            Err(error) => self.side.gpu.condemn(&error.to_string()),
+        }
+    }
+
+    fn fresh(&self) -> Result<Vec<Staging>, KernelError> {
         let Ring { bytes, depth } = self.size;
-        self.staging = (0..depth).map(|_| Staging::new(&self.side.gpu, bytes, self.mode)).collect();
+        (0..depth).map(|_| Staging::new(&self.side.gpu, bytes, self.mode)).collect()
     }
 }
 
@@ -51,21 +60,17 @@ pub(crate) struct Staging {
 
 impl Staging {
     /// Creates a buffer of `size` bytes that the host reads, or writes; a buffer for writing is mapped from the start.
-    pub(crate) fn new(gpu: &Gpu, size: u64, mode: wgpu::MapMode) -> Self {
+    pub(crate) fn new(gpu: &Gpu, size: u64, mode: wgpu::MapMode) -> Result<Self, KernelError> {
         let writes = matches!(mode, wgpu::MapMode::Write);
         let usage = if writes {
             wgpu::BufferUsages::MAP_WRITE | wgpu::BufferUsages::COPY_SRC
         } else {
             wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST
         };
-        let buffer = gpu.device().create_buffer(&wgpu::BufferDescriptor {
-            label: Some("staging"),
-            size,
-            usage,
-            mapped_at_creation: writes,
-        });
+        let buffer =
+            gpu.buffer(&wgpu::BufferDescriptor { label: Some("staging"), size, usage, mapped_at_creation: writes })?;
         let state = Arc::new(AtomicU8::new(if writes { MAPPED } else { AWAY }));
-        Self { buffer, state, submission: None }
+        Ok(Self { buffer, state, submission: None })
     }
 
     /// Lets the GPU run `commands` with the buffer, and then requests its mapping.
@@ -128,7 +133,8 @@ pub(super) fn refused(gpu: &Gpu, at: FailureSite, reason: String) -> Failure {
 pub(crate) fn download(gpu: &Gpu, source: &wgpu::Buffer, bytes: &mut [u8]) -> Result<(), Halt> {
     healthy(gpu, FailureSite::Nowhere)?;
     let site = Site { stop: &Stop::default(), place: FailureSite::Nowhere };
-    let mut staging = Staging::new(gpu, source.size(), wgpu::MapMode::Read);
+    let staging = Staging::new(gpu, source.size(), wgpu::MapMode::Read);
+    let mut staging = staging.map_err(|error| Failure::at(FailureSite::Nowhere, error))?;
     // No range that is mapped is empty.
     let some = bytes.len().max(1);
     staging.fetch(gpu, source, 0, some);

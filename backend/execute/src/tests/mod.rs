@@ -7,6 +7,8 @@ mod faults;
 mod gangs;
 #[cfg(feature = "gpu")]
 mod gpu;
+#[cfg(all(feature = "gpu", target_os = "linux"))]
+mod gpu_memory;
 mod in_place;
 #[cfg(feature = "gpu")]
 mod in_place_gpu;

@@ -56,10 +56,10 @@ fn weights_of_many_times_the_memory_run() {
         |options: &PlanOptions| placed.plan_with(&*kernels, options).expect("no limit").memory().devices()[1].clone();
     let (resident, least) = (peak(&PlanOptions::default()), peak(&staged(0)));
     assert_eq!((resident.constants, least.constants), (40 * WEIGHT, 0));
-    assert!(least.peak() <= 6 * WEIGHT, "two weights and some values, not {}", least.peak());
+    assert!(least.peak() <= 9 * WEIGHT, "three staging buffers, two weights and values, not {}", least.peak());
     let limited = placed.limited(|device| if device == 1 { least.peak() } else { u64::MAX });
     assert!(matches!(limited.plan_with(&*kernels, &PlanOptions::default()), Err(PlanError::Memory(_))));
-    assert!(resident.peak() > 6 * least.peak());
+    assert!(resident.peak() > 5 * least.peak());
     let executor = executor(&limited, &staged(0), 1);
     for _ in 0..3 {
         assert_right(&executor, &RunOptions::default());
@@ -89,7 +89,7 @@ fn copies_wait_for_their_turn_where_memory_is_short() {
     while let Ok(less) = within(least - 1) {
         (least, tight) = less;
     }
-    assert!(roomy >= 8 * WEIGHT && least <= 4 * WEIGHT, "{roomy} and {least} bytes for values of {WEIGHT}");
+    assert!(roomy >= 11 * WEIGHT && least <= 7 * WEIGHT, "{roomy} and {least} bytes for values of {WEIGHT}");
     let executor = executor(&tight, &options, 1);
     for profile in [false, true] {
         assert_right(&executor, &RunOptions::default().with_profile(profile));

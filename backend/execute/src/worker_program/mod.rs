@@ -343,6 +343,14 @@ impl DeviceProgram {
         self.nodes.push(NodeCall { node: id, inputs, outputs, rows, made, streaming: None });
     }
 
+    /// Returns the first node that writes or reads a cell.
+    #[cfg(feature = "gpu")]
+    pub(super) fn user(&self, cell: u32) -> Option<NodeId> {
+        let uses = |range: &Range<u32>| self.operands(range).iter().any(|operand| operand.cell == cell);
+        let user = self.nodes.iter().find(|node| uses(&node.outputs) || uses(&node.inputs));
+        user.map(|node| node.node)
+    }
+
     /// Returns the operands in `range`.
     pub(super) fn operands(&self, range: &Range<u32>) -> &[Operand] {
         &self.operands[range.start as usize..range.end as usize]

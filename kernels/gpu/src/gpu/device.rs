@@ -12,6 +12,24 @@ use std::time::Duration;
 /// Bytes of one piece of an upload, because a piece is in memory beside the whole meanwhile.
 const PIECE: usize = 8 << 20;
 
+/// Bytes of a block of memory that small buffers share: the least that wgpu allows. A larger buffer has memory of its
+/// own, of exactly its size.
+const BLOCK: u64 = 4 << 20;
+
+/// First error that was reported to no caller.
+#[derive(Clone, Debug)]
+struct Fault {
+    text: String,
+    /// Whether the driver reported that there is no memory.
+    is_shortage: bool,
+}
+
+impl From<String> for Fault {
+    fn from(text: String) -> Self {
+        Self { text, is_shortage: false }
+    }
+}
+
 /// One opened adapter. Share it by [`Arc`]: every method takes `&self`.
 ///
 /// wgpu reports some failures to handlers instead of the caller. Both handlers that are set here keep the first report
@@ -20,7 +38,7 @@ pub struct Gpu {
     device: wgpu::Device,
     queue: wgpu::Queue,
     facts: GpuLimits,
-    fault: Arc<OnceLock<String>>,
+    fault: Arc<OnceLock<Fault>>,
     pipelines: Pipelines,
 }
 
@@ -36,6 +54,8 @@ impl Gpu {
             label: Some("anabranch"),
             required_features: features,
             required_limits: limits.clone(),
+            // The free part of a block is memory that no plan counts.
+            memory_hints: wgpu::MemoryHints::Manual { suballocated_device_memory_block_size: BLOCK..BLOCK },
             ..Default::default()
         };
         let name = adapter.get_info().name;
@@ -57,9 +77,12 @@ impl Gpu {
         &self.queue
     }
 
-    /// A buffer for tensors.
-    pub fn storage(&self, size: u64) -> wgpu::Buffer {
-        self.device.create_buffer(&wgpu::BufferDescriptor {
+    /// Creates a buffer for tensors.
+    ///
+    /// # Errors
+    /// If the GPU has no memory for it, or the driver refuses.
+    pub fn storage(&self, size: u64) -> Result<wgpu::Buffer, KernelError> {
+        self.buffer(&wgpu::BufferDescriptor {
             label: None,
             size,
             usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST,
@@ -67,23 +90,35 @@ impl Gpu {
         })
     }
 
-    /// Copies bytes to a new buffer of whole words.
+    /// Creates a buffer.
     ///
     /// # Errors
-    /// If the device reports that the copy failed.
+    /// If the GPU has no memory for it, or the driver refuses.
+    pub fn buffer(&self, description: &wgpu::BufferDescriptor<'_>) -> Result<wgpu::Buffer, KernelError> {
+        let what = format!("a buffer of {} bytes", description.size);
+        self.guarded(&what, || Ok(self.device.create_buffer(description)))
+    }
+
+    /// Copies bytes to a new buffer of whole words. At most two pieces are on their way at the same time.
+    ///
+    /// # Errors
+    /// If the GPU has no memory for the buffer, or reports that the copy failed.
     pub fn upload(&self, bytes: &[u8]) -> Result<wgpu::Buffer, KernelError> {
-        let target = self.storage((bytes.len().max(1) as u64).next_multiple_of(4));
+        let target = self.storage((bytes.len().max(1) as u64).next_multiple_of(4))?;
+        let mut before = None;
         for (at, piece) in bytes.chunks(PIECE).enumerate() {
             let offset = (at * PIECE) as u64;
-            if piece.len() % 4 == 0 {
-                self.queue.write_buffer(&target, offset, piece);
-            } else {
-                let mut words = piece.to_vec();
-                words.resize(piece.len().next_multiple_of(4), 0);
-                self.queue.write_buffer(&target, offset, &words);
-            }
-            self.queue.submit([]);
-            self.poll(None)?;
+            let submission = self.guarded("a piece of a constant", || {
+                if piece.len() % 4 == 0 {
+                    self.queue.write_buffer(&target, offset, piece);
+                } else {
+                    let mut words = piece.to_vec();
+                    words.resize(piece.len().next_multiple_of(4), 0);
+                    self.queue.write_buffer(&target, offset, &words);
+                }
+                Ok(self.queue.submit([]))
+            })?;
+            self.poll_until(before.replace(submission))?;
         }
         Ok(target)
     }
@@ -110,13 +145,18 @@ impl Gpu {
 
     /// Takes the device for lost from now on, for a reason that it has not reported itself.
     pub fn condemn(&self, reason: &str) {
-        self.fault.get_or_init(|| reason.to_owned());
+        self.fault.get_or_init(|| reason.to_owned().into());
     }
 
     /// Returns the first error that was not reported to any caller, or the loss of the device. Check it after every
     /// poll and before trusting a result: a lost device accepts submissions silently.
     pub fn fault(&self) -> Option<String> {
-        self.fault.get().cloned()
+        self.fault.get().map(|fault| fault.text.clone())
+    }
+
+    /// Whether the [fault](Self::fault) is a lack of memory, and not the loss of the device.
+    pub fn is_short_of_memory(&self) -> bool {
+        self.fault.get().is_some_and(|fault| fault.is_shortage)
     }
 
     /// Runs the callbacks of finished work; with a `timeout`, first waits at most that long for all submitted work.
@@ -126,10 +166,23 @@ impl Gpu {
     /// The GPU's fault, if there is one. wgpu 30 panics in `poll` when the driver reports a loss; the panic becomes a
     /// fault.
     pub fn poll(&self, timeout: Option<Duration>) -> Result<bool, KernelError> {
-        let kind = match timeout {
+        self.polled(match timeout {
             Some(_) => wgpu::PollType::Wait { submission_index: None, timeout },
             None => wgpu::PollType::Poll,
+        })
+    }
+
+    /// Runs the callbacks of finished work, and waits for a submission if one is given. Errors are those of
+    /// [`poll`](Self::poll).
+    fn poll_until(&self, submission: Option<wgpu::SubmissionIndex>) -> Result<(), KernelError> {
+        let kind = match submission {
+            Some(_) => wgpu::PollType::Wait { submission_index: submission, timeout: None },
+            None => wgpu::PollType::Poll,
         };
+        self.polled(kind).map(|_| ())
+    }
+
+    fn polled(&self, kind: wgpu::PollType) -> Result<bool, KernelError> {
         let empty = match caught(|| self.device.poll(kind)) {
             Ok(Ok(status)) => status.is_queue_empty(),
             Ok(Err(wgpu::PollError::Timeout)) => false,
@@ -158,6 +211,7 @@ impl Gpu {
         // Scopes are popped in reverse order of their creation.
         let errors: Vec<_> = scopes.into_iter().rev().filter_map(|scope| pollster::block_on(scope.pop())).collect();
         match errors.first() {
+            Some(wgpu::Error::OutOfMemory { .. }) => Err(KernelError::DeviceMemory { what: name.to_owned() }),
             Some(error) => Err(KernelError::Gpu(format!("{name}: {error}"))),
             None => result,
         }
@@ -169,7 +223,7 @@ impl Gpu {
 
     /// Keeps `text` as the fault if it is the first, and returns the first.
     fn failed(&self, text: String) -> KernelError {
-        KernelError::Gpu(self.fault.get_or_init(|| text).clone())
+        KernelError::Gpu(self.fault.get_or_init(|| text.into()).text.clone())
     }
 
     /// Replaces the limits for which kernels are compiled by stricter ones.
@@ -220,14 +274,15 @@ pub fn is_race(payload: &(dyn Any + Send)) -> bool {
     text.is_some_and(|text| text.starts_with("If the queue is empty, the current submission index"))
 }
 
-fn record_faults(device: &wgpu::Device, fault: &Arc<OnceLock<String>>) {
+fn record_faults(device: &wgpu::Device, fault: &Arc<OnceLock<Fault>>) {
     let record = Arc::clone(fault);
     device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
-        record.get_or_init(|| error.to_string());
+        let is_shortage = matches!(error, wgpu::Error::OutOfMemory { .. });
+        record.get_or_init(|| Fault { text: error.to_string(), is_shortage });
     }));
     let record = Arc::clone(fault);
     device.set_device_lost_callback(move |reason, text| {
-        record.get_or_init(|| format!("the device was lost ({reason:?}): {text}"));
+        record.get_or_init(|| format!("the device was lost ({reason:?}): {text}").into());
     });
 }
 

@@ -14,6 +14,10 @@ pub(crate) const MOST_PASSES: usize = 60_000;
 /// Bytes of workgroup memory that kernels may use: WebGPU's default limit.
 pub(crate) const WORKGROUP_BYTES: u32 = 16 << 10;
 
+/// Bytes of the largest buffer whose words 32 bits can count; offsets and counts in shaders have 32 bits. Metal binds
+/// larger buffers.
+const MOST_BYTES: u64 = (1 << 32) - 4;
+
 impl GpuLimits {
     /// Returns the limits that `adapter` offers, all of which [`Gpu::open`](super::Gpu::open) requests.
     pub fn of(adapter: &wgpu::Adapter) -> Self {
@@ -37,7 +41,7 @@ impl From<&wgpu::Limits> for GpuLimits {
             .min(limits.max_bindings_per_bind_group.saturating_sub(1))
             .min(limits.max_non_sampler_bindings.saturating_sub(1));
         Self {
-            binding_bytes: limits.max_storage_buffer_binding_size.min(limits.max_buffer_size),
+            binding_bytes: limits.max_storage_buffer_binding_size.min(limits.max_buffer_size).min(MOST_BYTES),
             bindings,
             groups: limits.max_compute_workgroups_per_dimension,
             threads: limits.max_compute_invocations_per_workgroup.min(limits.max_compute_workgroup_size_x),
@@ -49,6 +53,19 @@ impl From<&wgpu::Limits> for GpuLimits {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn offsets_into_the_largest_binding_have_32_bits() {
+        let device = |bytes| wgpu::Limits {
+            max_storage_buffer_binding_size: bytes,
+            max_buffer_size: bytes,
+            ..wgpu::Limits::default()
+        };
+        for (bytes, bound) in [(1 << 27, 1 << 27), (1 << 32, MOST_BYTES), (96 << 30, MOST_BYTES)] {
+            assert_eq!(GpuLimits::from(&device(bytes)).binding_bytes, bound);
+        }
+        assert!(u32::try_from(MOST_BYTES).is_ok());
+    }
 
     #[test]
     fn many_workgroups_become_two_dimensions() {

@@ -156,10 +156,12 @@ pub fn supports(node: &NodeSpec, constants: &[bool], limits: &GpuLimits) -> Resu
             limits.workgroup_bytes
         ));
     }
-    let tensors = node.inputs.iter().chain(&node.outputs).map(|spec| spec.bytes() as u64);
-    let largest = tensors.chain([recipe.scratch_bytes, recipe.resident_bytes]).max().unwrap_or(0);
-    if largest > limits.binding_bytes {
-        return refuse(format!("a buffer has {largest} bytes, but the device binds at most {}", limits.binding_bytes));
+    let specs = || node.inputs.iter().chain(&node.outputs);
+    if let Some(spec) = specs().find(|spec| u32::try_from(spec.shape.elements()).is_err()) {
+        return refuse(format!("{spec} has more elements than shaders can count with 32 bits"));
+    }
+    if let Some((what, bytes)) = largest_buffer(node, &recipe).filter(|(_, bytes)| *bytes > limits.binding_bytes) {
+        return refuse(format!("{what} has {bytes} bytes, but the device binds at most {}", limits.binding_bytes));
     }
     if recipe.passes > limits::MOST_PASSES {
         return refuse(format!(
@@ -175,6 +177,16 @@ pub fn supports(node: &NodeSpec, constants: &[bool], limits: &GpuLimits) -> Resu
         ));
     }
     Ok(())
+}
+
+/// Returns name and bytes of the largest buffer that a node's dispatches bind.
+fn largest_buffer(node: &NodeSpec, recipe: &Recipe<'_>) -> Option<(String, u64)> {
+    let named =
+        |what: &'static str| move |(at, spec): (usize, &TensorSpec)| (format!("{what} {at}"), spec.bytes() as u64);
+    let inputs = node.inputs.iter().enumerate().map(named("input"));
+    let outputs = node.outputs.iter().enumerate().map(named("output"));
+    let own = [("its scratch memory", recipe.scratch_bytes), ("its table", recipe.resident_bytes)];
+    inputs.chain(outputs).chain(own.map(|(what, bytes)| (what.to_owned(), bytes))).max_by_key(|(_, bytes)| *bytes)
 }
 
 /// Returns the bytes of scratch memory that the node's kernel needs while it runs; 0 for a node that no GPU supports.
@@ -222,7 +234,9 @@ pub fn compile(
     if node.outputs.iter().all(|spec| spec.shape.elements() == 0) {
         return Ok(Kernel::empty());
     }
-    gpu.guarded(node.op.name(), || Recorder::new(gpu, node, constants, buffers, rows).finish(&recipe))
+    gpu.guarded(&format!("the kernel of {}", node.op.name()), || {
+        Recorder::new(gpu, node, constants, buffers, rows).finish(&recipe)
+    })
 }
 
 /// Returns the recipe for a node, after checking that its tensors fit the op's definition.

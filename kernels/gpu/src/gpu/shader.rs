@@ -50,7 +50,7 @@ impl<'a> Shader<'a> {
 
     /// Declares a number in the uniform buffer; once, although both halves of a shader may name it.
     pub(crate) fn parameter(&mut self, name: &'static str, value: usize) -> &mut Self {
-        // Offsets and counts are below 2³²: a buffer that can be bound has fewer than 2³⁰ elements.
+        // Offsets and counts are below 2³²: larger tensors and buffers are refused (`supports`).
         if self.parameters.iter().all(|(known, _)| *known != name) {
             self.parameters.push((name, value as u32));
         }
