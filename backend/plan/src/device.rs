@@ -10,6 +10,12 @@ pub const HOST: DeviceId = DeviceId(0);
 /// Most kernels in a command buffer of a GPU, so that the device starts while the next kernels are encoded.
 pub const GPU_BATCH: usize = 32;
 
+/// Returns the most kernels in the command buffer of this number in a run: 4, 8, 16, and then [`GPU_BATCH`]. An idle
+/// device starts after few kernels, and each buffer takes longer than the encoding of the next.
+pub fn gpu_batch(number: usize) -> usize {
+    (4 << number.min(3)).min(GPU_BATCH)
+}
+
 /// A device as a plan sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanDevice {

@@ -48,7 +48,7 @@ mod weights;
 
 pub use candidate::CandidatePlan;
 pub use check::{Violation, check};
-pub use device::GPU_BATCH;
+pub use device::{GPU_BATCH, gpu_batch};
 pub use device::{HOST, MachineDevice, PlanDevice};
 pub use displaced::Displaced;
 pub use error::{MemoryShortage, PlanError};

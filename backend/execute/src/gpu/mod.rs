@@ -1,7 +1,7 @@
 //! A GPU device: its buffers and kernels, and the worker that encodes and submits them.
 //!
 //! Consecutive steps go into one command buffer. It is submitted when the next step is not ready, when a link waits for
-//! a result, or after [`GPU_BATCH`] nodes. Later work in the queue sees the results of earlier work. The worker
+//! a result, or when it is full ([`gpu_batch`]). Later work in the queue sees the results of earlier work. The worker
 //! therefore waits for links only until they have submitted, and never for the device.
 
 mod lost;
@@ -19,7 +19,7 @@ use super::worker::{GpuTensors, Log, Run, Worker};
 use super::worker_program::{After, DeviceProgram, Gate, HandedOut, NO_GATE, NodeCall, Streaming, Work};
 use anabranch_kernels::gpu::{Gpu, GpuBuffer, Kernel};
 use anabranch_placement_core::platform::DeviceId;
-use anabranch_plan::GPU_BATCH;
+use anabranch_plan::gpu_batch;
 use lost::wait_for_work;
 use std::sync::Arc;
 use timing::Timing;
@@ -31,8 +31,16 @@ struct Batch {
     /// Open pass of the encoder; it is ended before any other use of the encoder.
     pass: Option<wgpu::ComputePass<'static>>,
     kernels: usize,
+    /// Number of command buffers with kernels that the run has submitted.
+    number: usize,
     /// Gates to open once the commands are submitted.
     after: Vec<Gate>,
+}
+
+impl Batch {
+    fn is_full(&self) -> bool {
+        self.kernels >= gpu_batch(self.number)
+    }
 }
 
 /// State of a GPU's worker.
@@ -81,7 +89,7 @@ impl GpuWorker {
                 run.next_chunk(&input.feed)?;
             }
             self.encode(kernel, run);
-            if !streaming.outs.is_empty() || self.batch.kernels >= GPU_BATCH {
+            if !streaming.outs.is_empty() || self.batch.is_full() {
                 self.submit(run)?;
             }
             for onward in streaming.outs.iter().flat_map(|out| &out.to) {
@@ -149,6 +157,7 @@ impl GpuWorker {
     fn submit(&mut self, run: &Run<'_>) -> Result<(), Halt> {
         self.batch.pass = None;
         let kernels = std::mem::take(&mut self.batch.kernels);
+        self.batch.number += usize::from(kernels > 0);
         if let Some(encoder) = self.batch.encoder.take() {
             self.give(encoder, run).map_err(|failure| failure.among(kernels))?;
             if run.terms.profile {
@@ -175,6 +184,7 @@ impl Worker for GpuWorker {
             self.timing.prepare(&self.side, &program)?;
         }
         self.take_over()?;
+        self.batch.number = 0;
         for step in &program.steps {
             run.check()?;
             if step.gate != NO_GATE {
@@ -195,7 +205,7 @@ impl Worker for GpuWorker {
                 After::HandOver(_) | After::Share { .. } | After::Forget(_) => None,
             });
             self.batch.after.extend(gates);
-            if step.urgent || self.batch.kernels >= GPU_BATCH {
+            if step.urgent || self.batch.is_full() {
                 self.submit(run)?;
             }
         }

@@ -9,7 +9,14 @@ use anabranch_kernels::gpu::{self, Buffers, Gpu, Kernel};
 use anabranch_kernels::{KernelError, Tensor};
 use anabranch_placement_core::platform::DeviceId;
 use anabranch_plan::{DeviceMemory, ExecError, Kernels};
-use std::sync::{Arc, MutexGuard};
+use std::num::NonZero;
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, MutexGuard, OnceLock};
+use std::thread;
+
+/// Nodes for which one more thread is worth its start.
+const FEW: usize = 4;
 
 /// A GPU with all objects of a plan.
 pub(crate) struct GpuSide {
@@ -108,13 +115,40 @@ impl GpuSide {
 }
 
 impl Making<'_> {
+    /// Compiles the kernels of all nodes on all processors, because a new pipeline takes milliseconds. Returns the
+    /// error of the first node that has one.
     fn compile(&self, device: &str) -> Result<Vec<Vec<Kernel>>, ExecError> {
-        let compiled = |node: &NodeCall| {
-            let tables = self.kernels.tables(node.node)?;
-            let name = self.kernels.program().node(node.node).model_name();
-            self.compile_node(node, &tables).map_err(|error| ExecError::kernel(name, device, error))
+        let nodes = &self.worker_program.nodes;
+        let compiled: Vec<OnceLock<Result<Vec<Kernel>, ExecError>>> = nodes.iter().map(|_| OnceLock::new()).collect();
+        let next = AtomicUsize::new(0);
+        let work = || {
+            loop {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                let Some(node) = nodes.get(at) else { return };
+                if compiled[at].get_or_init(|| self.compile_call(node, device)).is_err() {
+                    // Earlier nodes are done or in work.
+                    next.fetch_max(nodes.len(), Ordering::Relaxed);
+                }
+            }
         };
-        self.worker_program.nodes.iter().map(compiled).collect()
+        let threads = thread::available_parallelism().map_or(1, NonZero::get).min(nodes.len().div_ceil(FEW));
+        thread::scope(|scope| {
+            // If the system starts no more threads, the existing threads do the work.
+            let helpers: Vec<_> =
+                (1..threads).filter_map(|_| thread::Builder::new().spawn_scoped(scope, work).ok()).collect();
+            work();
+            for helper in helpers {
+                helper.join().unwrap_or_else(|panic| resume_unwind(panic));
+            }
+        });
+        // Only nodes after an error are left out.
+        compiled.into_iter().filter_map(OnceLock::into_inner).collect()
+    }
+
+    fn compile_call(&self, node: &NodeCall, device: &str) -> Result<Vec<Kernel>, ExecError> {
+        let tables = self.kernels.tables(node.node)?;
+        let name = self.kernels.program().node(node.node).model_name();
+        self.compile_node(node, &tables).map_err(|error| ExecError::kernel(name, device, error))
     }
 
     fn compile_node(&self, node: &NodeCall, tables: &[Option<Tensor>]) -> Result<Vec<Kernel>, KernelError> {

@@ -135,7 +135,7 @@ impl Gpu {
 
     /// Returns the number of pipelines compiled so far.
     pub fn pipeline_count(&self) -> usize {
-        self.pipelines.count()
+        self.pipelines.compilations()
     }
 
     /// Destroys the device, as its loss would. For tests of what happens then.

@@ -144,7 +144,7 @@ impl<'a> Recorder<'a> {
         let device = self.gpu.device();
         let signature = shader.signature();
         let layouts = self.gpu.pipelines().layouts(device, signature);
-        let pipeline = self.gpu.pipelines().pipeline(device, shader.name(), shader.source(), &layouts);
+        let pipeline = self.gpu.pipelines().pipeline(self.gpu, shader.name(), &shader.source(), &layouts)?;
         let uniform = self.upload(&shader.parameters(), wgpu::BufferUsages::UNIFORM);
         let bound: Vec<_> = std::iter::once(&uniform).chain(shader.buffers()).cloned().collect();
         let bindings = bind(device, &layouts.bindings, &bound);
