@@ -49,6 +49,7 @@ impl LinkPlan {
 /// most `piece` bytes.
 pub(super) fn all(devices: &[PlanDevice], transfers: &[Transfer], piece: u64) -> Vec<LinkPlan> {
     let mut links: BTreeMap<(DeviceId, DeviceId), LinkPlan> = BTreeMap::new();
+    let mut together = BTreeMap::new();
     for (index, transfer) in transfers.iter().enumerate().filter(|(_, t)| t.moves(devices)) {
         let link = links.entry((transfer.from, transfer.to)).or_insert_with(|| LinkPlan {
             from: transfer.from,
@@ -59,13 +60,22 @@ pub(super) fn all(devices: &[PlanDevice], transfers: &[Transfer], piece: u64) ->
         });
         link.transfers.push(TransferId(index as u32));
         // A chunk of a stream goes through one staging buffer; other values are cut into as many pieces as necessary.
-        let piece = transfer.stream().map_or(transfer.bytes.min(piece), |stream| stream.chunk_bytes());
-        link.staging.bytes = link.staging.bytes.max(piece.next_multiple_of(4));
+        let own = transfer.stream().map_or(transfer.bytes.min(piece), |stream| stream.chunk_bytes());
+        link.staging.bytes = link.staging.bytes.max(own.next_multiple_of(4));
+        if devices[transfer.from.index()].kind != DeviceKind::Cpu && transfer.stream().is_none() {
+            let all = together.entry((transfer.from, transfer.to)).or_insert(0_u64);
+            *all = all.saturating_add(transfer.bytes.next_multiple_of(8));
+        }
         if let Some(stream) = transfer.stream()
             && devices[transfer.to.index()].kind == DeviceKind::Cpu
         {
             link.ring.hold(stream);
         }
+    }
+    // Values that leave a GPU at the same time go through one buffer together.
+    for (ends, bytes) in together {
+        let link = links.get_mut(&ends).expect("it has a transfer");
+        link.staging.bytes = link.staging.bytes.max(bytes.min(piece).next_multiple_of(4));
     }
     links.into_values().collect()
 }

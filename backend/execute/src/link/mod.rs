@@ -10,12 +10,13 @@ pub(super) use staging::{End, download};
 use super::error::{Failure, FailureSite};
 use super::event::{Activity, Event, Lane};
 use super::gpu::GpuSide;
-use super::run_channels::{Delivery, Halt};
+use super::run_channels::{Delivery, Halt, Wait};
 use super::worker::{Log, Run, Worker};
-use super::worker_program::{Feed, LinkProgram, LinkStep};
+use super::worker_program::{Feed, LinkProgram, LinkStep, NO_GATE};
 use anabranch_kernels::{Buffer, KernelError};
 use anabranch_placement_core::platform::DeviceId;
 use anabranch_plan::{ExecError, Plan};
+use download::together;
 use pieces::{Moving, Target};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -49,6 +50,18 @@ impl LinkWorker {
         })
     }
 
+    /// Fetches small values that are there together with that of the first of these steps. A profile measures each
+    /// value alone.
+    fn fetch_ahead(&mut self, steps: &[LinkStep], run: &Run<'_>) -> Result<(), Halt> {
+        let Some(download) = &mut self.download else { return Ok(()) };
+        if run.terms.profile || !download.together.is_empty() {
+            return Ok(());
+        }
+        let is_there = |step: &LinkStep| step.gate == NO_GATE || run.port().is_ready(Wait::Gate(step.gate));
+        let values = together(steps, self.program.staging.bytes, is_there);
+        if values.is_empty() { Ok(()) } else { download.fetch_together(&values, run.site(self.log.at)) }
+    }
+
     /// Moves the value of one step, and informs the waiters for it and for its source. Returns the time at which that
     /// started, if it is known, and the time spent waiting for chunks.
     fn carry(&mut self, step: &LinkStep, brought: Brought, run: &Run<'_>) -> Result<(u64, u64), Halt> {
@@ -67,6 +80,9 @@ impl LinkWorker {
             (None, Some(_)) => return Err(Failure::internal("a value for a GPU has no place there").into()),
         };
         match (&mut self.download, &step.feed) {
+            (Some(download), _) if !download.together.is_empty() => {
+                download.read_together(moving.site(), |bytes| target.take(moving, 0, bytes))?;
+            }
             (Some(download), _) => {
                 let slot = step.source.ok_or_else(|| Failure::internal("a value of a GPU has no place there"))?;
                 let take = |offset, bytes: &[u8]| target.take(moving, offset, bytes);
@@ -100,13 +116,14 @@ impl Worker for LinkWorker {
         let program = Arc::clone(&self.program);
         let lane = Lane::Link { from: program.from, to: program.to };
         let mut now = run.now();
-        for step in &program.steps {
+        for (at, step) in program.steps.iter().enumerate() {
             run.check()?;
             self.log.at = FailureSite::Transfer(step.transfer);
             let ready = now;
             let mut brought = Brought { source: step.constant.clone(), landing: None };
             run.pass(step.gate, |delivery| brought.take(delivery, step))?;
             let start = run.now();
+            self.fetch_ahead(&program.steps[at..], run)?;
             let (begun, waited) = self.carry(step, brought, run)?;
             let start = start.max(begun);
             now = run.now();

@@ -7,6 +7,7 @@ use crate::worker::Site;
 use anabranch_kernels::KernelError;
 use anabranch_kernels::gpu::Gpu;
 use anabranch_plan::Ring;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -21,13 +22,15 @@ pub(crate) struct End {
     /// Index of the next staging buffer to be written.
     pub(super) next: usize,
     pub(super) size: Ring,
+    /// Values side by side in the first staging buffer: offset and bytes of each that is not read yet.
+    pub(super) together: VecDeque<(u64, usize)>,
     mode: wgpu::MapMode,
 }
 
 impl End {
     /// Creates an end from which the host reads, or to which it writes.
     pub(crate) fn new(side: Arc<GpuSide>, size: Ring, mode: wgpu::MapMode) -> Result<Self, KernelError> {
-        let mut end = Self { side, staging: Vec::new(), next: 0, size, mode };
+        let mut end = Self { side, staging: Vec::new(), next: 0, size, together: VecDeque::new(), mode };
         end.staging = end.fresh()?;
         end.side.gpu.poll(None)?;
         Ok(end)
@@ -36,6 +39,7 @@ impl End {
     /// Creates the staging buffers again, after a failure that may have left them in any state.
     pub(crate) fn renew(&mut self) {
         self.staging.clear();
+        self.together.clear();
         match self.fresh() {
             Ok(staging) => self.staging = staging,
             // The engine is then built again, and that reports the error.
@@ -111,13 +115,24 @@ impl Staging {
         site: Site<'_>,
         take: impl FnOnce(&[u8]) -> Result<(), Halt>,
     ) -> Result<(), Halt> {
-        self.wait(gpu, site)?;
-        let view = self.buffer.get_mapped_range(..(bytes as u64).next_multiple_of(4));
-        let view = view.map_err(|error| refused(gpu, site.place, error.to_string()))?;
-        let result = take(&view[..bytes]);
-        drop(view);
+        self.look(gpu, (0, bytes), site, take)?;
         self.buffer.unmap();
-        result
+        Ok(())
+    }
+
+    /// Passes on `bytes` fetched bytes from `offset` on, once they have arrived, and leaves the buffer mapped. `offset`
+    /// is a multiple of 8.
+    pub(super) fn look(
+        &self,
+        gpu: &Gpu,
+        (offset, bytes): (u64, usize),
+        site: Site<'_>,
+        take: impl FnOnce(&[u8]) -> Result<(), Halt>,
+    ) -> Result<(), Halt> {
+        self.wait(gpu, site)?;
+        let view = self.buffer.get_mapped_range(offset..offset + (bytes as u64).next_multiple_of(4));
+        let view = view.map_err(|error| refused(gpu, site.place, error.to_string()))?;
+        take(&view[..bytes])
     }
 }
 
