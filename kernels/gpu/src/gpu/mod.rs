@@ -52,6 +52,8 @@ pub(crate) mod testing;
 mod tile;
 mod timestamps;
 mod transpose;
+#[cfg(test)]
+mod validation;
 mod window;
 mod words;
 

@@ -1,7 +1,7 @@
 //! Shared code of the tests of GPU kernels: one device, a runner, and comparison with a reference.
 
 use super::corpus::{self, Expected};
-use super::{Buffers, Gpu, GpuLimits, binds, compile, scratch_bytes};
+use super::{Buffers, Gpu, GpuLimits, binds, compile, scratch_bytes, validation};
 pub(crate) use anabranch_kernel_testing::{member, one_by_one, shape, spec};
 use anabranch_op::KernelError;
 use anabranch_op::op::{NodeSpec, Op};
@@ -23,7 +23,9 @@ pub(crate) fn open() -> Gpu {
 
 fn adapter() -> wgpu::Adapter {
     let real = std::env::var_os("ANABRANCH_TEST_GPU").is_some_and(|kind| kind == "real");
-    let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle());
+    let mut description = wgpu::InstanceDescriptor::new_without_display_handle();
+    description.flags = validation::flags();
+    let instance = wgpu::Instance::new(description);
     let adapters = pollster::block_on(instance.enumerate_adapters(wgpu::Backends::PRIMARY));
     let wanted = adapters.into_iter().find(|a| real == (a.get_info().device_type != wgpu::DeviceType::Cpu));
     wanted.expect("these tests need a software Vulkan adapter: install the package mesa-vulkan-drivers")
