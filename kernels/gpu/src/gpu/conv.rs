@@ -2,8 +2,8 @@
 
 use super::epilogue::{Coordinate, Epilogue};
 use super::kernel::Recorder;
-use super::product::{Extent, Parts};
-use super::tile::{Order, Tile};
+use super::product::{Extent, Parts, Run, element};
+use super::tile::{Access, Order, Tile};
 use super::window::{Images, Window};
 use super::{Recipe, Shader};
 use anabranch_op::error::KernelError;
@@ -11,6 +11,9 @@ use anabranch_op::op::{Conv, NodeSpec};
 
 /// Output channels of a group below which most of a tile would be idle.
 const NARROW: usize = 8;
+
+/// Bytes of a tap of a window.
+const TAP_BYTES: u64 = 16;
 
 /// Convolution, transposed or not.
 pub(super) struct Convolution {
@@ -26,18 +29,20 @@ pub(super) fn recipe<'n>(node: &'n NodeSpec, op: &Conv) -> Result<Recipe<'n>, Ke
     let conv = Convolution::new(node, strides, pads, dilations, group)?;
     conv.window.check_reach(node, conv.input, conv.output)?;
     let (channels, [height, width]) = (conv.input.channels / group, conv.window.size);
-    let (passes, scratch_bytes) = match conv.is_narrow() {
-        true => (channels * (1 + height * (1 + width)), 0),
+    let (passes, scratch_bytes, taps) = match conv.is_narrow() {
+        true => (channels * (1 + height * (1 + width)), 0, 0),
         false => {
-            let parts = conv.parts();
-            (conv.tile().passes(parts.depth()), parts.scratch_bytes(conv.extent()))
+            let (parts, [_, access]) = (conv.parts(), conv.accesses());
+            let taps = if access == Access::Windows { Tile::padded(conv.depth()) } else { 0 };
+            (conv.tile().passes(parts.depth()), parts.scratch_bytes(conv.extent()), taps)
         }
     };
     let recipe = Recipe::new(node, move |recorder| match conv.is_narrow() {
         true => conv.direct("conv_direct", include_str!("conv_direct.wgsl"), recorder),
         false => conv.tiled(recorder),
     });
-    Ok(Recipe { passes, scratch_bytes, ..recipe })
+    let (bindings, resident_bytes) = (recipe.bindings + usize::from(taps > 0), taps as u64 * TAP_BYTES);
+    Ok(Recipe { passes, scratch_bytes, bindings, resident_bytes, ..recipe })
 }
 
 /// Returns a key of the order of all sums, see [`super::summation`].
@@ -67,18 +72,12 @@ impl Convolution {
         Ok(Self { window, group, input, output, epilogue: Epilogue::new(node, &coordinates)? })
     }
 
-    fn declare_operands<'a>(&self, recorder: &Recorder<'a>, shader: &mut Shader<'a>) -> Result<(), KernelError> {
+    /// Declares the sizes of windows and images.
+    fn declare_sizes(&self, shader: &mut Shader<'_>) {
         self.window.declare(shader);
         shader.parameter("channels", self.input.channels / self.group);
         shader.parameter("height", self.input.height).parameter("width", self.input.width);
         shader.parameter("out_width", self.output.width);
-        shader.read("x", "f32", recorder.input(0)?).read("w", "f32", recorder.input(1)?);
-        Ok(())
-    }
-
-    fn declare_output<'a>(&self, recorder: &Recorder<'a>, shader: &mut Shader<'a>) -> Result<(), KernelError> {
-        shader.write("y", "f32", recorder.output(0)?);
-        self.epilogue.declare(shader, recorder)
     }
 
     fn is_narrow(&self) -> bool {
@@ -104,26 +103,82 @@ impl Convolution {
         self.tile().parts(self.extent(), self.depth())
     }
 
+    /// Whether all elements of all windows are in the input, and none in the padding.
+    fn is_inside(&self) -> bool {
+        let Window { size, strides, pads, dilations } = self.window;
+        let reach =
+            |axis: usize, output: usize| output.saturating_sub(1) * strides[axis] + (size[axis] - 1) * dilations[axis];
+        let fits = |axis: usize, input: usize, output: usize| reach(axis, output) < input;
+        let [input, output] = [self.input, self.output];
+        pads == [0; 4] && fits(0, input.height, output.height) && fits(1, input.width, output.width)
+    }
+
+    /// Returns the access to the weights and to the windows. Windows of one element each are a matrix.
+    fn accesses(&self) -> [Access; 2] {
+        let weights = Access::Dense { order: Order::Depth, vectors: self.depth().is_multiple_of(4) };
+        let vectors = self.window.strides == [1; 2] && self.input.area().is_multiple_of(4);
+        match self.window.size == [1; 2] && self.is_inside() {
+            true => [weights, Access::Dense { order: Order::Side, vectors }],
+            false => [weights, Access::Windows],
+        }
+    }
+
+    /// Returns the taps of a window: for each element of the inner dimension its offset in the input, its row and its
+    /// column. A tap has a word more than it needs.
+    fn taps(&self) -> Vec<u32> {
+        let Window { size: [height, width], dilations: [down, right], .. } = self.window;
+        let tap = |k: usize| {
+            let (channel, place) = (k / (height * width), k % (height * width));
+            let (row, column) = (place / width * down, place % width * right);
+            let offset = channel * self.input.area() + row * self.input.width + column;
+            [offset as u32, row as u32, column as u32, 0]
+        };
+        let mut taps: Vec<u32> = (0..self.depth()).flat_map(tap).collect();
+        taps.resize(Tile::padded(self.depth()) * (TAP_BYTES / 4) as usize, 0);
+        taps
+    }
+
     fn tiled(&self, recorder: &mut Recorder<'_>) -> Result<(), KernelError> {
-        let extent = self.extent();
+        let (extent, accesses) = (self.extent(), self.accesses());
+        let taps = (accesses[1] == Access::Windows).then(|| recorder.resident(&self.taps()));
+        let vectors = self.output.area().is_multiple_of(4);
         self.parts().record(
             recorder,
-            "conv",
-            extent,
-            &|recorder, shader| {
-                self.declare_operands(recorder, shader)?;
-                shader.parameter("all_channels", self.input.channels).parameter("out_area", self.output.area());
-                Ok(())
-            },
-            &|recorder, shader| {
-                self.declare_output(recorder, shader)?;
-                shader.parameter("all_out_channels", self.output.channels).parameter("out_area", self.output.area());
-                shader.code(STORE);
-                Ok(())
-            },
-            &|shader| {
-                shader.code(include_str!("conv.wgsl"));
-                self.tile().declare(shader, extent, self.depth(), Order::Depth, Order::Side)
+            &Run {
+                name: "conv",
+                extent,
+                vectors,
+                operands: &|recorder, shader| {
+                    self.declare_sizes(shader);
+                    shader.parameter("all_channels", self.input.channels).parameter("out_area", self.output.area());
+                    let [w, x] = accesses.map(|access| element(access.is_in_vectors()));
+                    shader.read("x", x, recorder.input(0)?).read("w", w, recorder.input(1)?);
+                    shader.code(&format!("fn a_at(place: u32) -> {w} {{\n    return w[place];\n}}\n"));
+                    match &taps {
+                        Some(taps) => {
+                            shader.read("b_taps", "vec4<u32>", taps);
+                            shader.constant("IS_INSIDE", usize::from(self.is_inside()));
+                            shader.code(include_str!("conv_windows.wgsl"));
+                        }
+                        None => {
+                            shader.parameter("b_depth", self.input.area());
+                            shader.code(&format!("fn b_at(place: u32) -> {x} {{\n    return x[place];\n}}\n"));
+                        }
+                    }
+                    Ok(())
+                },
+                store: &|recorder, shader, vectors| {
+                    shader.write("y", element(vectors), recorder.output(0)?);
+                    self.epilogue.declare(shader, recorder)?;
+                    shader.parameter("all_out_channels", self.output.channels);
+                    shader.parameter("out_area", self.output.area());
+                    shader.code(if vectors { STORE_VECTOR } else { STORE });
+                    Ok(())
+                },
+                body: &|shader| {
+                    shader.code(include_str!("conv.wgsl"));
+                    self.tile().declare(shader, extent, self.depth(), accesses, vectors)
+                },
             },
         )
     }
@@ -137,8 +192,10 @@ impl Convolution {
     ) -> Result<(), KernelError> {
         let count = self.output.count * self.output.channels * self.output.area();
         let mut shader = Shader::new(name, body);
-        self.declare_operands(recorder, &mut shader)?;
-        self.declare_output(recorder, &mut shader)?;
+        self.declare_sizes(&mut shader);
+        shader.read("x", "f32", recorder.input(0)?).read("w", "f32", recorder.input(1)?);
+        shader.write("y", "f32", recorder.output(0)?);
+        self.epilogue.declare(&mut shader, recorder)?;
         shader.parameter("count", count).parameter("groups", self.group);
         shader.parameter("out_channels", self.output.channels / self.group);
         shader.parameter("out_height", self.output.height);
@@ -153,6 +210,21 @@ const STORE: &str = "fn store(batch: u32, row: u32, column: u32, value: f32) {
     let channel = batch * parameters.m + row;
     let index = (image * parameters.all_out_channels + channel) * parameters.out_area + pixel;
     y[index] = finish(value, index, image, channel, pixel);
+}
+";
+
+/// WGSL function that finishes four outputs of one image, which begin at a multiple of four, and writes them.
+const STORE_VECTOR: &str = "fn store(batch: u32, row: u32, column: u32, values: vec4<f32>) {
+    let image = column / parameters.out_area;
+    let pixel = column % parameters.out_area;
+    let channel = batch * parameters.m + row;
+    let index = (image * parameters.all_out_channels + channel) * parameters.out_area + pixel;
+    y[index / 4u] = vec4<f32>(
+        finish(values.x, index, image, channel, pixel),
+        finish(values.y, index + 1u, image, channel, pixel + 1u),
+        finish(values.z, index + 2u, image, channel, pixel + 2u),
+        finish(values.w, index + 3u, image, channel, pixel + 3u),
+    );
 }
 ";
 

@@ -5,9 +5,9 @@ use super::epilogue::{Coordinate, Epilogue};
 use super::kernel::Recorder;
 use super::lanes::{Lanes, tree};
 use super::narrow::Narrow;
-use super::product::{Extent, Parts};
+use super::product::{Extent, Parts, Run, element};
 use super::space::{Space, split};
-use super::tile::{Order, Tile};
+use super::tile::{Access, Order, Tile};
 use super::words::Words;
 use super::{Recipe, Shader};
 use anabranch_op::error::KernelError;
@@ -153,8 +153,26 @@ impl Product {
         Extent { first: rows.start * row, batches: rows.len() * row, ..self.whole() }
     }
 
+    /// Whether the product is computed in tiles.
+    fn is_tiled(&self) -> bool {
+        self.words.is_none() && !self.is_vector()
+    }
+
+    /// Returns the access to A and B of a product in tiles.
+    fn accesses(&self) -> [Access; 2] {
+        let access = |lines: usize, [line, depth]: [usize; 2], is_plain: bool| {
+            let (order, contiguous, stride) =
+                if depth == 1 { (Order::Depth, self.k, line) } else { (Order::Side, lines, depth) };
+            // The matrices of a batch follow each other without gaps, so that each begins at a multiple of four, too.
+            let vectors = is_plain && contiguous.is_multiple_of(4) && stride.is_multiple_of(4);
+            Access::Dense { order, vectors }
+        };
+        [access(self.m, self.a, true), access(self.n, self.b, self.narrow.is_none())]
+    }
+
     fn record(&self, recorder: &mut Recorder<'_>) -> Result<(), KernelError> {
         let extent = self.extent(recorder);
+        let vectors = self.is_tiled() && self.n.is_multiple_of(4);
         let name = match self.words {
             Some(_) => "narrow_matvec",
             None if self.is_vector() => "matvec",
@@ -162,24 +180,34 @@ impl Product {
         };
         self.parts().record(
             recorder,
-            name,
-            extent,
-            &|recorder, shader| self.declare_operands(recorder, shader),
-            &|recorder, shader| {
-                shader.write("y", "f32", recorder.output(0)?);
-                self.epilogue.declare(shader, recorder)?;
-                shader.code(STORE);
-                Ok(())
-            },
-            &|shader| match &self.words {
-                Some(words) => words.body(shader),
-                None if self.is_vector() => self.declare_vector(shader, extent),
-                None => self.declare_tiles(shader, extent),
+            &Run {
+                name,
+                extent,
+                vectors,
+                operands: &|recorder, shader| self.declare_operands(recorder, shader),
+                store: &|recorder, shader, vectors| {
+                    shader.write("y", element(vectors), recorder.output(0)?);
+                    self.epilogue.declare(shader, recorder)?;
+                    shader.code(if vectors { STORE_VECTOR } else { STORE });
+                    Ok(())
+                },
+                body: &|shader| match &self.words {
+                    Some(words) => words.body(shader),
+                    None if self.is_vector() => self.declare_vector(shader, extent),
+                    None => {
+                        shader.code(include_str!("matmul.wgsl"));
+                        self.tile().declare(shader, extent, self.k, self.accesses(), vectors)
+                    }
+                },
             },
         )
     }
 
-    fn declare_operands<'a>(&self, recorder: &Recorder<'a>, shader: &mut Shader<'a>) -> Result<(), KernelError> {
+    fn declare_operands<'t, 'a: 't>(
+        &self,
+        recorder: &Recorder<'a>,
+        shader: &mut Shader<'t>,
+    ) -> Result<(), KernelError> {
         if let Some(words) = &self.words {
             return words.declare(recorder, shader);
         }
@@ -188,10 +216,20 @@ impl Product {
         }
         shader.parameter("a_row", self.a[0]).parameter("a_depth", self.a[1]);
         shader.parameter("b_column", self.b[0]).parameter("b_depth", self.b[1]);
-        shader.read("a", "f32", recorder.input(0)?);
+        let vectors = if self.is_tiled() { self.accesses().map(Access::is_in_vectors) } else { [false; 2] };
+        let [a, b] = vectors.map(element);
+        shader.read("a", a, recorder.input(0)?);
         match &self.narrow {
             Some(narrow) => narrow.declare(recorder, shader)?,
-            None => _ = shader.read("b", "f32", recorder.input(1)?).code(PLAIN),
+            None => _ = shader.read("b", b, recorder.input(1)?),
+        }
+        if self.narrow.is_none() && !vectors[1] {
+            shader.code(PLAIN);
+        }
+        if self.is_tiled() {
+            let weight = if vectors[1] { "b[place]" } else { "weight(place)" };
+            shader.code(&format!("fn a_at(place: u32) -> {a} {{\n    return a[place];\n}}\n"));
+            shader.code(&format!("fn b_at(place: u32) -> {b} {{\n    return {weight};\n}}\n"));
         }
         self.declare_batches(shader, ["a_batch", "b_batch"]);
         Ok(())
@@ -225,12 +263,6 @@ impl Product {
         Ok(())
     }
 
-    fn declare_tiles(&self, shader: &mut Shader<'_>, extent: Extent) -> usize {
-        let order = |strides: [usize; 2]| if strides[1] == 1 { Order::Depth } else { Order::Side };
-        shader.code(include_str!("matmul.wgsl"));
-        self.tile().declare(shader, extent, self.k, order(self.a), order(self.b))
-    }
-
     fn declare_vector(&self, shader: &mut Shader<'_>, extent: Extent) -> usize {
         let lanes = self.lanes();
         shader.parameter("k", self.k);
@@ -254,6 +286,19 @@ const STORE: &str = "fn store(number: u32, row: u32, column: u32, value: f32) {
     let batch = parameters.first + number;
     let index = (batch * parameters.m + row) * parameters.n + column;
     y[index] = finish(value, index, batch, row, column);
+}
+";
+
+/// WGSL function that finishes four outputs of a row, which begin at a multiple of four, and writes them.
+const STORE_VECTOR: &str = "fn store(number: u32, row: u32, column: u32, values: vec4<f32>) {
+    let batch = parameters.first + number;
+    let index = (batch * parameters.m + row) * parameters.n + column;
+    y[index / 4u] = vec4<f32>(
+        finish(values.x, index, batch, row, column),
+        finish(values.y, index + 1u, batch, row, column + 1u),
+        finish(values.z, index + 2u, batch, row, column + 2u),
+        finish(values.w, index + 3u, batch, row, column + 3u),
+    );
 }
 ";
 
@@ -372,9 +417,9 @@ mod tests {
 
     #[test]
     fn large_and_medium_tiles() {
-        for (sizes, tile) in [([1610, 1700, 9], 128), ([900, 850, 20], 64)] {
+        for (sizes, tile) in [([1610, 1700, 9], [128, 128]), ([900, 850, 20], [64, 64])] {
             let whole = Extent { first: 0, batches: 1, m: sizes[0], n: sizes[1] };
-            assert_eq!(Tile::new(whole, sizes[2]).side(), tile);
+            assert_eq!(Tile::new(whole, sizes[2]).sides(), tile);
             for transposed in [[false, false], [true, true]] {
                 check_product((&[], &[]), sizes, transposed);
             }

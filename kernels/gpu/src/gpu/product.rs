@@ -25,8 +25,21 @@ pub(crate) struct Extent {
     pub(crate) n: usize,
 }
 
-/// Function that declares functions, buffers and parameters of one half of a product's shader.
-pub(crate) type Declare<'s, 'a> = &'s dyn Fn(&Recorder<'a>, &mut Shader<'a>) -> Result<(), KernelError>;
+/// One run of a product: how its shader reads A and B, computes, and stores.
+pub(crate) struct Run<'s, 'a, 't> {
+    pub(crate) name: &'static str,
+    pub(crate) extent: Extent,
+    /// Whether the body stores vectors of four columns, else single elements.
+    pub(crate) vectors: bool,
+    /// Declares how A and B are read.
+    pub(crate) operands: &'s dyn Fn(&Recorder<'a>, &mut Shader<'t>) -> Result<(), KernelError>,
+    /// Declares `store(batch, row, column, value)`, which finishes an output and writes it: vectors of four, or
+    /// elements.
+    pub(crate) store: &'s dyn Fn(&Recorder<'a>, &mut Shader<'t>, bool) -> Result<(), KernelError>,
+    /// Declares the loop over `parameters.depth` elements of parameters.k for the part `number / parameters.groups`,
+    /// and returns the workgroups of one part. It stores its results for batch `part * parameters.batches + batch`.
+    pub(crate) body: &'s dyn Fn(&mut Shader<'t>) -> usize,
+}
 
 impl Parts {
     /// Creates enough parts of an inner dimension of `k` to bring `groups` workgroups near to `enough`. Each part has
@@ -55,29 +68,24 @@ impl Parts {
         if self.count == 1 { 0 } else { (self.count * whole.outputs()) as u64 * 4 }
     }
 
-    /// Records a product. `operands` declares how A and B are read. `store` declares
-    /// `store(batch, row, column, value)`, which finishes an output and writes it. `body` declares the loop over
-    /// `parameters.depth` elements of parameters.k for the part `number / parameters.groups`, and returns the
-    /// workgroups of one part. It stores its results for batch `part * parameters.batches + batch`.
-    pub(crate) fn record<'a>(
+    /// Records a product.
+    pub(crate) fn record<'a: 't, 't>(
         &self,
         recorder: &mut Recorder<'a>,
-        name: &'static str,
-        extent: Extent,
-        operands: Declare<'_, 'a>,
-        store: Declare<'_, 'a>,
-        body: &dyn Fn(&mut Shader<'a>) -> usize,
+        run: &Run<'_, 'a, 't>,
     ) -> Result<(), KernelError> {
-        let mut shader = Shader::new(name, "");
+        let Run { extent, vectors, .. } = *run;
+        let mut shader = Shader::new(run.name, "");
         extent.declare(&mut shader);
-        operands(recorder, &mut shader)?;
+        (run.operands)(recorder, &mut shader)?;
         shader.parameter("parts", self.count).parameter("depth", self.depth);
         if self.count == 1 {
-            store(recorder, &mut shader)?;
+            (run.store)(recorder, &mut shader, vectors)?;
         } else {
-            shader.write("sums", "f32", recorder.scratch()?).code(KEEP);
+            let keep = if vectors { KEEP_VECTOR } else { KEEP };
+            shader.write("sums", element(vectors), recorder.scratch()?).code(keep);
         }
-        let groups = body(&mut shader);
+        let groups = (run.body)(&mut shader);
         shader.parameter("groups", groups);
         recorder.dispatch(&shader, groups * self.count)?;
         if self.count == 1 {
@@ -88,7 +96,7 @@ impl Parts {
         let count = extent.outputs();
         shader.parameter("parts", self.count).parameter("count", count);
         shader.read("sums", "f32", recorder.scratch()?);
-        store(recorder, &mut shader)?;
+        (run.store)(recorder, &mut shader, false)?;
         recorder.dispatch_each(&shader, count)
     }
 }
@@ -104,11 +112,21 @@ impl Extent {
     }
 }
 
-/// WGSL function that stores a part's sum for the dispatch that adds them up.
+/// WGSL functions that store a part's sums for the dispatch that adds them up.
 const KEEP: &str = "fn store(batch: u32, row: u32, column: u32, value: f32) {
     sums[(batch * parameters.m + row) * parameters.n + column] = value;
 }
 ";
+
+const KEEP_VECTOR: &str = "fn store(batch: u32, row: u32, column: u32, values: vec4<f32>) {
+    sums[((batch * parameters.m + row) * parameters.n + column) / 4u] = values;
+}
+";
+
+/// Returns the type of the elements of a buffer that is accessed in `vectors` of four or one by one.
+pub(crate) fn element(vectors: bool) -> &'static str {
+    if vectors { "vec4<f32>" } else { "f32" }
+}
 
 #[cfg(test)]
 mod tests {

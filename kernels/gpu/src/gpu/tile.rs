@@ -1,7 +1,7 @@
 //! Tiled matrix products: the body that matrix products and convolutions share, unrolled for a tile's sizes.
 
 use super::Shader;
-use super::limits::THREADS;
+use super::limits::{THREADS, WORKGROUP_BYTES};
 use super::product::{Extent, Parts};
 use std::fmt::Write;
 
@@ -9,138 +9,164 @@ use std::fmt::Write;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tile {
     /// Rows and columns of outputs of one workgroup.
-    side: usize,
-    /// Elements of the inner dimension in one step.
-    depth: usize,
+    sides: [usize; 2],
     /// Rows and columns of outputs of one thread: 4 or 8.
     block: usize,
+    /// Minimum elements of the inner dimension for which a part is worth writing and reading its sums.
+    least_depth: usize,
 }
 
-/// Tile of large products: 16 multiply-adds for each vector read from workgroup memory.
-const LARGE: Tile = Tile { side: 128, depth: 8, block: 8 };
-const MEDIUM: Tile = Tile { side: 64, depth: 16, block: 4 };
+/// Tiles of large products, the largest first: 16 multiply-adds for each vector read from workgroup memory.
+const LARGE: [Tile; 2] = [
+    Tile { sides: [128, 128], block: 8, least_depth: usize::MAX },
+    Tile { sides: [64, 64], block: 8, least_depth: 64 },
+];
 /// Tile of small products, which must still make several workgroups.
-const SMALL: Tile = Tile { side: 32, depth: 16, block: 4 };
+const SMALL: Tile = Tile { sides: [32, 32], block: 4, least_depth: 64 };
+
+/// Elements of the inner dimension in one step.
+const DEPTH: usize = 8;
+/// Threads that fetch the neighbouring `k` of one line, each a vector of four.
+const QUADS: usize = DEPTH / 4;
 
 /// Number of workgroups below which a smaller tile occupies a large device better.
 const ENOUGH_GROUPS: usize = 160;
-/// Minimum elements of the inner dimension for which a part is worth writing and reading its sums.
-const LEAST_DEPTH: usize = 64;
 /// Number of workgroups that the parts of the inner dimension should make together.
 const PARTS_GROUPS: usize = 264;
 
-/// Index of an operand that runs through neighbouring memory.
+/// Index of a dense operand that runs through neighbouring memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// Inner dimension: neighbouring threads fetch neighbouring `k`.
+    /// Inner dimension.
     Depth,
     /// Rows of A or columns of B.
     Side,
 }
 
+/// Access to an operand's elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Strided matrix. If its lines consist of aligned `vectors` of four, these are read whole.
+    Dense { order: Order, vectors: bool },
+    /// Columns of windows into images, found by a table of taps; only for B.
+    Windows,
+}
+
+impl Access {
+    /// Whether the operand's buffer is an array of vectors of four.
+    pub(crate) fn is_in_vectors(self) -> bool {
+        matches!(self, Self::Dense { vectors: true, .. })
+    }
+}
+
+/// One of the two operands in the text of a shader.
+struct Operand {
+    name: char,
+    access: Access,
+    /// Vectors of its side of the tile.
+    vectors: usize,
+    /// Threads of the workgroup.
+    threads: usize,
+}
+
 impl Tile {
-    /// Returns the tile for a product of these sizes: the largest that makes enough workgroups; small tiles may use
-    /// parts for this.
+    /// Returns the tile for a product of these sizes: the largest that makes enough workgroups, together with parts of
+    /// the inner dimension.
     pub(crate) fn new(whole: Extent, k: usize) -> Self {
-        let parts = |tile: &Self| if *tile == LARGE { 1 } else { (k / LEAST_DEPTH).max(1) };
-        let groups = |tile: &Self| tile.groups(whole).saturating_mul(parts(tile));
-        let fits = |tile: &Self| whole.m.min(whole.n) * 2 > tile.side && groups(tile) >= ENOUGH_GROUPS;
-        [LARGE, MEDIUM].into_iter().find(fits).unwrap_or(SMALL)
+        let groups = |tile: &Self| tile.groups(whole).saturating_mul((k / tile.least_depth).max(1));
+        let covers = |Self { sides: [m, n], .. }: &Self| whole.m * 2 > *m && whole.n * 2 > *n;
+        let fits = |tile: &Self| covers(tile) && groups(tile) >= ENOUGH_GROUPS;
+        LARGE.into_iter().find(fits).unwrap_or(SMALL)
     }
 
     /// Returns the workgroups of one part.
-    fn groups(&self, Extent { batches, m, n, .. }: Extent) -> usize {
-        batches.saturating_mul(m.div_ceil(self.side)).saturating_mul(n.div_ceil(self.side))
+    fn groups(&self, extent: Extent) -> usize {
+        self.counts(extent).into_iter().fold(extent.batches, usize::saturating_mul)
+    }
+
+    /// Returns the tiles along rows and columns.
+    fn counts(&self, extent: Extent) -> [usize; 2] {
+        [extent.m.div_ceil(self.sides[0]), extent.n.div_ceil(self.sides[1])]
     }
 
     /// Returns the parts of an inner dimension of `k`.
     pub(crate) fn parts(&self, whole: Extent, k: usize) -> Parts {
-        Parts::new(k, LEAST_DEPTH, self.groups(whole), PARTS_GROUPS)
+        Parts::new(k, self.least_depth, self.groups(whole), PARTS_GROUPS)
     }
 
-    /// Declares the tile's numbers and its body for an inner dimension of `k`. Returns the workgroups of a part.
-    pub(crate) fn declare(&self, shader: &mut Shader<'_>, extent: Extent, k: usize, a: Order, b: Order) -> usize {
-        shader
-            .parameter("k", k)
-            .parameter("tiles_m", extent.m.div_ceil(self.side))
-            .parameter("tiles_n", extent.n.div_ceil(self.side));
-        let shared = (2 * self.depth * self.stride()).max(self.threads() * self.block / 4);
+    /// Declares the tile's numbers and its body for an inner dimension of `k`. Results are stored as `vectors` of four
+    /// columns, or one by one. Returns the workgroups of a part.
+    pub(crate) fn declare(
+        &self,
+        shader: &mut Shader<'_>,
+        extent: Extent,
+        k: usize,
+        [a, b]: [Access; 2],
+        vectors: bool,
+    ) -> usize {
+        let [tiles_m, tiles_n] = self.counts(extent);
+        shader.parameter("k", k).parameter("tiles_m", tiles_m).parameter("tiles_n", tiles_n);
+        let [m, n] = self.sides;
         for (name, value) in [
-            ("TILE_M", self.side),
-            ("TILE_N", self.side),
-            ("TILE_K", self.depth),
+            ("TILE_M", m),
+            ("TILE_N", n),
+            ("TILE_K", DEPTH),
+            ("VECTORS_M", m / 4),
+            ("VECTORS_N", n / 4),
             ("THREAD_M", self.block),
             ("THREAD_N", self.block),
             ("THREADS", self.threads()),
-            ("A_STRIDE", self.stride()),
-            ("B_STRIDE", self.stride()),
-            ("B_START", self.depth * self.stride()),
-            ("SHARED_VECTORS", shared),
-            ("UNROLL", UNROLL),
+            ("SQUADS_N", n / (8 * self.block)),
+            ("PIECES", self.pieces()),
         ] {
             shader.constant(name, value);
         }
         shader.code(include_str!("tile.wgsl"));
-        shader.fill("places", &self.places(a, b));
+        let threads = self.threads();
+        let operands =
+            [('a', a, m), ('b', b, n)].map(|(name, access, side)| Operand { name, access, vectors: side / 4, threads });
+        let each = |text: &dyn Fn(&Operand) -> String| operands.iter().map(text).collect::<String>();
+        shader.fill("places", &each(&|operand| operand.places(self.block / 4)));
         shader.fill("accumulators", &self.accumulators());
-        shader.fill("fetch_first", &self.fetch("    ", "    var next_", "first_k"));
-        shader.fill("fetch_next", &self.fetch("            ", "            next_", "(k0 + TILE_K)"));
-        shader.fill("keep", &self.keep());
-        shader.fill("multiply", &self.multiply());
-        shader.fill("stage", &self.stage());
+        shader.fill("fetch_first", &each(&|operand| operand.fetch_first()));
+        shader.fill("mask_first", &each(&|operand| operand.mask("first_k")));
+        shader.fill("keep_first", &each(&|operand| operand.keep("    ", "0u")));
+        shader.fill("fetch_next", &each(&|operand| operand.fetch("        next_", "next")));
+        shader.fill("multiply", &self.multiply(&operands));
+        shader.fill("mask_next", &each(&|operand| operand.mask("next")));
+        shader.fill("keep_next", &each(&|operand| operand.keep("        ", "buffer")));
+        shader.fill("pieces", &self.cases());
+        shader.fill("store", if vectors { STORE_VECTOR } else { STORE_ELEMENTS });
         self.groups(extent)
     }
 
     /// Returns the passes of a thread through the loops over `k` elements of the inner dimension and over its outputs.
     pub(crate) fn passes(&self, k: usize) -> usize {
-        k.div_ceil(self.depth) * (1 + self.depth / UNROLL) + self.block * (1 + self.block)
+        k.div_ceil(DEPTH) + self.pieces() * 5
+    }
+
+    /// Returns the elements to which a kernel pads a table of the inner dimension's `k` elements.
+    pub(crate) fn padded(k: usize) -> usize {
+        k.next_multiple_of(DEPTH)
     }
 
     /// Returns the rows and columns of outputs of one workgroup.
     #[cfg(test)]
-    pub(crate) fn side(&self) -> usize {
-        self.side
+    pub(crate) fn sides(&self) -> [usize; 2] {
+        self.sides
     }
 
-    fn threads(&self) -> usize {
-        (self.side / self.block).pow(2)
+    const fn threads(&self) -> usize {
+        self.sides[0] * self.sides[1] / (self.block * self.block)
     }
 
-    /// Returns the vectors from one row of an operand's tile to the next.
-    fn stride(&self) -> usize {
-        self.side / 4 + 1
+    const fn workgroup_bytes(&self) -> usize {
+        2 * DEPTH * (self.sides[0] + self.sides[1]) * 4
     }
 
-    /// Returns the vectors of each operand that a thread fetches in one step.
-    fn slots(&self) -> usize {
-        self.side / 4 * self.depth / self.threads()
-    }
-
-    /// Declares the position of each of a thread's slots in the tile (`k` and vector), and the kernel's data for its
-    /// four lines.
-    fn places(&self, a: Order, b: Order) -> String {
-        let mut text = String::new();
-        let vectors = self.side / 4;
-        for slot in 0..self.slots() {
-            for (operand, order) in [("a", a), ("b", b)] {
-                let id = format!("(thread + {}u)", slot * self.threads());
-                let (k, vector) = match order {
-                    Order::Depth => (format!("{id} % TILE_K"), format!("{id} / TILE_K")),
-                    Order::Side => (format!("{id} / {vectors}u"), format!("{id} % {vectors}u")),
-                };
-                let _ = writeln!(text, "    let {operand}_k{slot} = {k};");
-                let _ = writeln!(text, "    let {operand}_vector{slot} = {vector};");
-                let (first, line_of) = match operand {
-                    "a" => ("first_row", "line_of"),
-                    _ => ("first_column", "column_of"),
-                };
-                for lane in 0..4 {
-                    let place = format!("{first} + {operand}_vector{slot} * 4u + {lane}u");
-                    let _ = writeln!(text, "    let {operand}_line{slot}_{lane} = {line_of}(batch, {place});");
-                }
-            }
-        }
-        text
+    /// Returns the vectors of a thread's outputs.
+    fn pieces(&self) -> usize {
+        self.block * self.block / 4
     }
 
     fn accumulators(&self) -> String {
@@ -148,74 +174,196 @@ impl Tile {
         names.map(|(row, vector)| format!("    var sum{row}_{vector} = vec4<f32>();\n")).collect()
     }
 
-    /// Reads the elements of the step that begins at `k` into registers.
-    fn fetch(&self, indent: &str, register: &str, k: &str) -> String {
-        let mut text = String::new();
-        for slot in 0..self.slots() {
-            let lanes = |read: &dyn Fn(usize) -> String| (0..4).map(read).collect::<Vec<_>>().join(", ");
-            let a = lanes(&|lane| format!("a_at(a_line{slot}_{lane}, {k} + a_k{slot})"));
-            let b = lanes(&|lane| format!("b_at(b_line{slot}_{lane}, tap{slot})"));
-            let _ = writeln!(text, "{register}a{slot} = vec4<f32>({a});");
-            // A step's tap has a different name in each scope.
-            let tap = if k == "first_k" { format!("first_tap{slot}") } else { format!("tap{slot}") };
-            let _ = writeln!(text, "{indent}let {tap} = tap_of({k} + b_k{slot});");
-            let _ = writeln!(text, "{register}b{slot} = vec4<f32>({});", b.replace(&format!("tap{slot}"), &tap));
-        }
-        text
-    }
-
-    /// Stores the registers to workgroup memory.
-    fn keep(&self) -> String {
-        let mut text = String::new();
-        for slot in 0..self.slots() {
-            let _ = writeln!(text, "        shared_tile[a_k{slot} * A_STRIDE + a_vector{slot}] = next_a{slot};");
-            let place = format!("B_START + b_k{slot} * B_STRIDE + b_vector{slot}");
-            let _ = writeln!(text, "        shared_tile[{place}] = next_b{slot};");
-        }
-        text
-    }
-
-    /// Returns the multiply-adds of [`UNROLL`] steps of the inner dimension.
-    fn multiply(&self) -> String {
+    /// Returns the multiply-adds of a step.
+    fn multiply(&self, operands: &[Operand; 2]) -> String {
         let mut text = String::new();
         let halves = self.block / 4;
-        for step in 0..UNROLL {
-            for half in 0..halves {
-                let skip = half * self.side / 8;
-                let a = format!("(k + {step}u) * A_STRIDE + thread_m + {skip}u");
-                let b = format!("B_START + (k + {step}u) * B_STRIDE + thread_n + {skip}u");
-                let _ = writeln!(text, "            let a{step}_{half} = shared_tile[{a}];");
-                let _ = writeln!(text, "            let b{step}_{half} = shared_tile[{b}];");
+        for k in 0..DEPTH {
+            for operand in operands {
+                for half in 0..halves {
+                    let (name, place) = (operand.name, operand.read_place(k, half));
+                    let _ = writeln!(text, "        let {name}{k}_{half} = {name}_tile[buffer][{k}u][{place}];");
+                }
             }
             for row in 0..self.block {
                 let component = ["x", "y", "z", "w"][row % 4];
                 for vector in 0..halves {
                     let sum = format!("sum{row}_{vector}");
-                    let a = format!("vec4<f32>(a{step}_{}.{component})", row / 4);
-                    let _ = writeln!(text, "            {sum} = fma({a}, b{step}_{vector}, {sum});");
+                    let a = format!("vec4<f32>(a{k}_{}.{component})", row / 4);
+                    let _ = writeln!(text, "        {sum} = fma({a}, b{k}_{vector}, {sum});");
                 }
             }
         }
         text
     }
 
-    /// Returns the cases of a switch that store one row of each thread's block to workgroup memory.
-    fn stage(&self) -> String {
+    /// Returns the cases of a switch that chooses one vector of a thread's outputs.
+    fn cases(&self) -> String {
+        let halves = self.block / 4;
+        let case =
+            |piece| format!("            case {piece}u: {{ values = sum{}_{}; }}\n", piece / halves, piece % halves);
+        (0..self.pieces()).map(case).collect()
+    }
+}
+
+impl Operand {
+    /// Whether vectors of neighbouring `k` are fetched, and stored by components.
+    fn is_along_depth(&self) -> bool {
+        matches!(self.access, Access::Dense { order: Order::Depth, .. })
+    }
+
+    /// Returns the vectors that a thread fetches in one step.
+    fn slots(&self) -> usize {
+        self.vectors * DEPTH / self.threads
+    }
+
+    /// Returns the distance of a thread's slots, in lines if they are along the inner dimension, else in `k`.
+    fn distance(&self) -> usize {
+        if self.is_along_depth() { self.threads / QUADS } else { self.threads / self.vectors }
+    }
+
+    /// Returns the name of the vector that a thread reads of `k` and of a half of its block.
+    fn read_place(&self, k: usize, half: usize) -> String {
+        let swap = if self.is_along_depth() { k / 4 } else { 0 };
+        format!("{}_vector{swap}_{half}", self.name)
+    }
+
+    /// Declares the thread's places in the tile to write and to read, and those in memory.
+    fn places(&self, halves: usize) -> String {
+        let name = self.name;
+        let (first, size, thread, apart) = match name {
+            'a' => ("first_row", "parameters.m", "thread_m", 4),
+            _ => ("first_column", "parameters.n", "thread_n", 8),
+        };
         let mut text = String::new();
-        for row in 0..self.block {
-            let _ = write!(text, "            case {row}u: {{");
-            for vector in 0..self.block / 4 {
-                let skip = vector * self.side / 8;
-                let place = format!("thread_m * (TILE_N / 4u) + thread_n + {skip}u");
-                let _ = write!(text, " shared_tile[{place}] = sum{row}_{vector};");
+        for swap in 0..if self.is_along_depth() { QUADS } else { 1 } {
+            for half in 0..halves {
+                let place = format!("({thread} + {}u) ^ {}u", half * apart, swap * 4);
+                let _ = writeln!(text, "    let {name}_vector{swap}_{half} = {place};");
             }
-            text.push_str(" }\n");
+        }
+        let vectors = self.vectors;
+        let placed = |line: &str| format!("{name}_place(batch, {line}, {name}_k)");
+        match self.access {
+            Access::Dense { order: Order::Depth, vectors } => {
+                let _ = writeln!(text, "    let {name}_k = thread % {QUADS}u * 4u;");
+                for slot in 0..self.slots() {
+                    let line = format!("{name}_line{slot}");
+                    let place = placed(&format!("min({first} + {line}, {size} - 1u)"));
+                    let place = if vectors { format!("{place} / 4u") } else { place };
+                    let _ = writeln!(text, "    let {line} = thread / {QUADS}u + {}u;", slot * self.distance());
+                    let _ = writeln!(text, "    let {name}_place{slot} = {place};");
+                    let _ = writeln!(text, "    let {name}_kept{slot} = ({line} / 4u) ^ {name}_k;");
+                }
+                return text;
+            }
+            Access::Dense { order: Order::Side, vectors: true } => {
+                let line = format!("min({first} / 4u + {name}_kept, {size} / 4u - 1u) * 4u");
+                let _ = writeln!(text, "    let {name}_k = thread / {vectors}u;");
+                let _ = writeln!(text, "    let {name}_kept = thread % {vectors}u;");
+                let _ = writeln!(text, "    let {name}_place = {} / 4u;", placed(&line));
+            }
+            Access::Dense { order: Order::Side, vectors: false } | Access::Windows => {
+                let _ = writeln!(text, "    let {name}_k = thread / {vectors}u;");
+                let _ = writeln!(text, "    let {name}_kept = thread % {vectors}u;");
+                for lane in 0..4 {
+                    let line = format!("min({first} + {name}_kept * 4u + {lane}u, {size} - 1u)");
+                    let place = match self.access {
+                        Access::Windows => format!("column_of(batch, {line})"),
+                        Access::Dense { .. } => placed(&line),
+                    };
+                    let _ = writeln!(text, "    let {name}_place_{lane} = {place};");
+                }
+            }
+        }
+        text
+    }
+
+    /// Declares the registers, and reads the elements of the first step.
+    fn fetch_first(&self) -> String {
+        let name = self.name;
+        let tap =
+            |slot| format!("    var tap{slot} = {name}_taps[first_k + {name}_k + {}u];\n", slot * self.distance());
+        let slots = if self.access == Access::Windows { self.slots() } else { 0 };
+        let taps: String = (0..slots).map(tap).collect();
+        taps + &self.fetch("    var next_", "first_k")
+    }
+
+    /// Reads the elements of the step that begins at `k` into registers.
+    fn fetch(&self, register: &str, k: &str) -> String {
+        let name = self.name;
+        let mut text = String::new();
+        let lanes =
+            |read: &dyn Fn(usize) -> String| format!("vec4<f32>({})", (0..4).map(read).collect::<Vec<_>>().join(", "));
+        for slot in 0..self.slots() {
+            let skip = slot * self.distance();
+            let value = match self.access {
+                Access::Dense { order: Order::Depth, vectors: true } => {
+                    format!("{name}_at({name}_place{slot} + {k} / 4u)")
+                }
+                Access::Dense { order: Order::Depth, vectors: false } => {
+                    lanes(&|lane| format!("{name}_at({name}_place{slot} + {k} + {lane}u)"))
+                }
+                Access::Dense { order: Order::Side, vectors: true } => {
+                    format!("{name}_at({name}_place + ({k} + {skip}u) * (parameters.{name}_depth / 4u))")
+                }
+                Access::Dense { order: Order::Side, vectors: false } => {
+                    lanes(&|lane| format!("{name}_at({name}_place_{lane} + ({k} + {skip}u) * parameters.{name}_depth)"))
+                }
+                Access::Windows => lanes(&|lane| format!("{name}_at({name}_place_{lane}, tap{slot})")),
+            };
+            let _ = writeln!(text, "{register}{name}{slot} = {value};");
+            if self.access == Access::Windows {
+                // A step ahead, so that no load waits for its tap.
+                let following = format!("min({k} + TILE_K, last) + {name}_k + {skip}u");
+                let _ = writeln!(text, "    tap{slot} = {name}_taps[{following}];");
+            }
+        }
+        text
+    }
+
+    /// Replaces the elements of the step at `k` that are beyond the end of the part.
+    fn mask(&self, k: &str) -> String {
+        let name = self.name;
+        let mask = |slot| {
+            let inside = match self.is_along_depth() {
+                true => format!("vec4<u32>({k} + {name}_k) + vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(end)"),
+                false => format!("vec4<bool>({k} + {name}_k + {}u < end)", slot * self.distance()),
+            };
+            let register = format!("next_{name}{slot}");
+            format!("            {register} = select(vec4<f32>(), {register}, {inside});\n")
+        };
+        (0..self.slots()).map(mask).collect()
+    }
+
+    /// Stores the registers to a buffer of workgroup memory.
+    fn keep(&self, indent: &str, buffer: &str) -> String {
+        let name = self.name;
+        let mut text = String::new();
+        for slot in 0..self.slots() {
+            if !self.is_along_depth() {
+                let place = format!("[{name}_k + {}u][{name}_kept]", slot * self.distance());
+                let _ = writeln!(text, "{indent}{name}_tile[{buffer}]{place} = next_{name}{slot};");
+                continue;
+            }
+            for lane in 0..4 {
+                let place = format!("[{name}_k + {lane}u][{name}_kept{slot}][{name}_line{slot} % 4u]");
+                let _ = writeln!(text, "{indent}{name}_tile[{buffer}]{place} = next_{name}{slot}[{lane}];");
+            }
         }
         text
     }
 }
 
-/// Steps of the inner dimension that are unrolled.
-const UNROLL: usize = 4;
+const STORE_VECTOR: &str = "        if row < parameters.m && column < parameters.n {
+            store(stored_batch, row, column, values);
+        }";
 
-const _: () = assert!(LARGE.side / LARGE.block * (LARGE.side / LARGE.block) == THREADS as usize);
+const STORE_ELEMENTS: &str = "        for (var lane = 0u; lane < 4u; lane = lane + 1u) {
+            if row < parameters.m && column + lane < parameters.n {
+                store(stored_batch, row, column + lane, values[lane]);
+            }
+        }";
+
+const _: () = assert!(LARGE[0].threads() == THREADS as usize);
+const _: () = assert!(LARGE[0].workgroup_bytes() <= WORKGROUP_BYTES as usize);
