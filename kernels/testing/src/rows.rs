@@ -296,6 +296,9 @@ pub fn on_gpus() -> Vec<Batch> {
         float([false, true], &[&[256, 1024], &[ROWS, 1024]], &[256, ROWS]),
         float([false, false], &[&[ROWS, 4, 512], &[ROWS, 512, 64]], &[ROWS, 4, 64]),
     ]);
+    // Each number of rows takes another tile.
+    const SIZES: &[usize] = &[300, 400, 1300, 1600];
+    batches.push(Batch::new(matmul([false, false], None), &[&[ROWS, 18], &[18, 1700]], &[ROWS, 1700], SIZES));
     let vectors = |inputs: &[&[usize]], output: &[usize], counts| {
         Batch::new(matmul([false, false], None), inputs, output, counts)
     };

@@ -34,7 +34,9 @@ pub(super) fn recipe<'n>(node: &'n NodeSpec, op: &Conv) -> Result<Recipe<'n>, Ke
         false => {
             let (parts, [_, access]) = (conv.parts(), conv.accesses());
             let taps = if access == Access::Windows { Tile::padded(conv.depth()) } else { 0 };
-            (conv.tile().passes(parts.depth()), parts.scratch_bytes(conv.extent()), taps)
+            // A thread finds the bits of four windows.
+            let passes = conv.tile().passes(parts.depth()) + 4 * 32;
+            (passes, parts.scratch_bytes(conv.extent()), taps)
         }
     };
     let recipe = Recipe::new(node, move |recorder| match conv.is_narrow() {
@@ -106,8 +108,9 @@ impl Convolution {
     /// Whether all elements of all windows are in the input, and none in the padding.
     fn is_inside(&self) -> bool {
         let Window { size, strides, pads, dilations } = self.window;
-        let reach =
-            |axis: usize, output: usize| output.saturating_sub(1) * strides[axis] + (size[axis] - 1) * dilations[axis];
+        let reach = |axis: usize, output: usize| {
+            output.saturating_sub(1) * strides[axis] + size[axis].saturating_sub(1) * dilations[axis]
+        };
         let fits = |axis: usize, input: usize, output: usize| reach(axis, output) < input;
         let [input, output] = [self.input, self.output];
         pads == [0; 4] && fits(0, input.height, output.height) && fits(1, input.width, output.width)
@@ -116,22 +119,29 @@ impl Convolution {
     /// Returns the access to the weights and to the windows. Windows of one element each are a matrix.
     fn accesses(&self) -> [Access; 2] {
         let weights = Access::Dense { order: Order::Depth, vectors: self.depth().is_multiple_of(4) };
-        let vectors = self.window.strides == [1; 2] && self.input.area().is_multiple_of(4);
+        let same = [self.input.height, self.input.width] == [self.output.height, self.output.width];
+        let vectors = same && self.window.strides == [1; 2] && self.input.area().is_multiple_of(4);
         match self.window.size == [1; 2] && self.is_inside() {
             true => [weights, Access::Dense { order: Order::Side, vectors }],
             false => [weights, Access::Windows],
         }
     }
 
-    /// Returns the taps of a window: for each element of the inner dimension its offset in the input, its row and its
-    /// column. A tap has a word more than it needs.
+    /// Whether each row and each column of a window can have a bit of a word.
+    fn has_bits(&self) -> bool {
+        self.window.size.iter().sum::<usize>() <= 32
+    }
+
+    /// Returns the taps of a window: for each element of the inner dimension its offset in the input, its row, its
+    /// column, and the bits of both if there are as many.
     fn taps(&self) -> Vec<u32> {
         let Window { size: [height, width], dilations: [down, right], .. } = self.window;
         let tap = |k: usize| {
             let (channel, place) = (k / (height * width), k % (height * width));
             let (row, column) = (place / width * down, place % width * right);
             let offset = channel * self.input.area() + row * self.input.width + column;
-            [offset as u32, row as u32, column as u32, 0]
+            let bits = if self.has_bits() { 1 << (place / width) | 1 << (height + place % width) } else { 0 };
+            [offset as u32, row as u32, column as u32, bits]
         };
         let mut taps: Vec<u32> = (0..self.depth()).flat_map(tap).collect();
         taps.resize(Tile::padded(self.depth()) * (TAP_BYTES / 4) as usize, 0);
@@ -158,6 +168,7 @@ impl Convolution {
                         Some(taps) => {
                             shader.read("b_taps", "vec4<u32>", taps);
                             shader.constant("IS_INSIDE", usize::from(self.is_inside()));
+                            shader.constant("HAS_BITS", usize::from(self.has_bits()));
                             shader.code(include_str!("conv_windows.wgsl"));
                         }
                         None => {
@@ -231,6 +242,7 @@ const STORE_VECTOR: &str = "fn store(batch: u32, row: u32, column: u32, values: 
 #[cfg(test)]
 mod tests {
     use super::super::testing::{Run, check, check_run, inputs, narrow, node};
+    use super::super::tile::forced;
     use super::*;
     use anabranch_op::op::{Binary, Expression, Op, Unary};
 
@@ -292,6 +304,29 @@ mod tests {
             let whole = case.node(&[&[case.out[1], 1, 1], &case.out]);
             check(&whole, &inputs(&whole, 132));
         }
+    }
+
+    #[test]
+    fn windows_in_each_tile() {
+        forced::each(|[m, n]| {
+            for case in [
+                // One row of outputs, a column more and a channel less than a tile has.
+                case([1, 5, 3, n + 3], [m - 1, 5, 3, 3], [1, 1], [0; 4], 1),
+                case([1, 3, 5, n / 4], [m + 1, 3, 3, 3], [1, 1], [1; 4], 1),
+                // More rows and columns than a word has bits.
+                dilated([1, 2, 3, 70], [9, 2, 2, 31], ([1, 1], [1, 2]), [1, 30, 0, 31], 1),
+                dilated([2, 6, 9, 8], [20, 3, 3, 2], ([2, 1], [2, 3]), [2, 1, 2, 0], 2),
+                // Two parts.
+                case([1, 36, 5, 5], [9, 36, 4, 4], [1, 1], [0, 1, 2, 3], 1),
+                // Windows of one element: read in vectors, one by one, and in padding.
+                case([3, 8, 6, 6], [24, 4, 1, 1], [1, 1], [0; 4], 2),
+                case([2, 7, 7, 9], [12, 7, 1, 1], [2, 3], [0; 4], 1),
+                case([1, 8, 4, 5], [8, 8, 1, 1], [1, 1], [0, 1, 1, 0], 1),
+            ] {
+                let node = case.node(&[]);
+                check(&node, &inputs(&node, 134));
+            }
+        });
     }
 
     #[test]

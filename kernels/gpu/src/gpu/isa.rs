@@ -36,11 +36,17 @@ fn recurrent(kind: RecurrentKind, units: usize) -> NodeSpec {
     NodeSpec { op: Op::Recurrent(Recurrent { kind, reverse: false }), inputs, outputs }
 }
 
+/// Returns a convolution of images of 56 × 56.
+fn convolution(channels: usize, window: usize, pad: usize) -> NodeSpec {
+    let op = Op::Conv(Conv { strides: [1; 2], pads: [pad; 4], dilations: [1; 2], group: 1, epilogue: None });
+    let images = |side: usize| spec(&[1, channels, side, side]);
+    let inputs = vec![images(56), spec(&[channels, channels, window, window])];
+    NodeSpec { op, inputs, outputs: vec![images(56 + 2 * pad + 1 - window)] }
+}
+
 fn kernels() -> Vec<(&'static str, NodeSpec)> {
     let one = [1, 2048, 2048];
     let grid = |bits, block, zero_points| NarrowFormat::Grid { bits, block, zero_points };
-    let conv = Conv { strides: [1; 2], pads: [1; 4], dilations: [1; 2], group: 1, epilogue: None };
-    let (image, window) = (spec(&[1, 256, 56, 56]), spec(&[256, 256, 3, 3]));
     let gru = |linear_before_reset| RecurrentKind::Gru { linear_before_reset };
     vec![
         ("vector f32", product(one, false)),
@@ -60,9 +66,16 @@ fn kernels() -> Vec<(&'static str, NodeSpec)> {
         ("lstm", recurrent(RecurrentKind::Lstm, 512)),
         ("gru", recurrent(gru(false), 512)),
         ("gru reset after", recurrent(gru(true), 512)),
-        ("tile 128", product([2048, 2048, 512], false)),
-        ("tile 64", product([1024, 1024, 512], false)),
-        ("convolution 3x3", NodeSpec { op: Op::Conv(conv), inputs: vec![image.clone(), window], outputs: vec![image] }),
+        ("tile 128 128", product([2048, 2048, 512], false)),
+        ("tile 128 128 transposed", product([2048, 2048, 512], true)),
+        ("tile 128 128 odd lines", product([2047, 2047, 511], false)),
+        ("tile 128 64", product([1024, 1024, 512], false)),
+        ("tile 64 64", product([1024, 1024, 64], false)),
+        ("tile 32 32", product([256, 256, 64], false)),
+        ("convolution 3x3 128 128", convolution(256, 3, 1)),
+        ("convolution 3x3 64 64", convolution(64, 3, 1)),
+        ("convolution 3x3 64 64 inside", convolution(64, 3, 0)),
+        ("convolution 1x1 64 64", convolution(256, 1, 0)),
     ]
 }
 

@@ -351,7 +351,8 @@ fn coordinates(batches: usize, rank: usize) -> [Coordinate; 3] {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Run, check, check_rows, check_run, inputs, narrow, node, shape};
+    use super::super::testing::{Run, check, check_rows, check_run, inputs, narrow, node, noise, shape, tensor};
+    use super::super::tile::forced;
     use super::*;
     use anabranch_op::op::{Binary, Expression, Op, Unary};
 
@@ -416,14 +417,49 @@ mod tests {
     }
 
     #[test]
-    fn large_and_medium_tiles() {
-        for (sizes, tile) in [([1610, 1700, 9], [128, 128]), ([900, 850, 20], [64, 64])] {
+    fn large_tiles() {
+        for (sizes, tile) in [([1610, 1700, 9], [128, 128]), ([780, 770, 700], [128, 64]), ([900, 850, 20], [64, 64])] {
             let whole = Extent { first: 0, batches: 1, m: sizes[0], n: sizes[1] };
             assert_eq!(Tile::new(whole, sizes[2]).sides(), tile);
             for transposed in [[false, false], [true, true]] {
                 check_product((&[], &[]), sizes, transposed);
             }
         }
+    }
+
+    #[test]
+    fn sizes_around_each_tile() {
+        forced::each(|[m, n]| {
+            for transposed in ALL {
+                // No line begins at a multiple of four elements.
+                for sizes in [[m - 1, n + 1, 7], [m + 1, n - 1, 9], [2, 3, 1], [3, n + 1, 17]] {
+                    check_product((&[], &[]), sizes, transposed);
+                }
+                // All lines do.
+                for sizes in [[m, n, 8], [m + 4, n - 4, 12], [4, 4, 4], [2 * m, 8, 20]] {
+                    check_product((&[], &[]), sizes, transposed);
+                }
+            }
+            // Two parts, the second of which is shorter.
+            check_product((&[], &[]), [m + 1, n - 4, 523], [false, false]);
+            check_product((&[], &[]), [m - 1, n + 1, 524], [false, true]);
+            check_product((&[2, 1], &[3]), [m + 1, 6, 10], [false, true]);
+        });
+    }
+
+    #[test]
+    fn lines_that_are_not_numbers_leave_others_alone() {
+        let nan = |dims: &[usize], line: usize| {
+            let mut values = noise(127, dims[0] * dims[1]);
+            values[line * dims[1]..][..dims[1]].fill(f32::NAN);
+            tensor(dims, &values)
+        };
+        forced::each(|[m, n]| {
+            for ([m, n, k], line) in [([m, 5, 7], 1), ([3, n + 4, 12], 2), ([m - 3, n + 1, 9], 0)] {
+                let node = product((&[], &[]), [m, n, k], [false, true], (None, &[]));
+                check(&node, &[nan(&[m, k], line), nan(&[n, k], line)]);
+            }
+        });
     }
 
     #[test]

@@ -1,7 +1,7 @@
 // A and B of a matrix product for tile.wgsl: dense matrices with any strides.
 //
-// Declared by matmul.rs: a_batch and b_batch (offsets of a batch's matrices); parameters.a_row and .a_depth, .b_column and
-// .b_depth (strides).
+// Declared by matmul.rs: a_batch and b_batch (offsets of a batch's matrices); parameters.a_row and .a_depth, .b_column
+// and .b_depth (strides).
 
 fn a_place(batch: u32, row: u32, k: u32) -> u32 {
     return a_batch(parameters.first + batch) + row * parameters.a_row + k * parameters.a_depth;

@@ -17,8 +17,9 @@ pub(crate) struct Tile {
 }
 
 /// Tiles of large products, the largest first: 16 multiply-adds for each vector read from workgroup memory.
-const LARGE: [Tile; 2] = [
-    Tile { sides: [128, 128], block: 8, least_depth: usize::MAX },
+const LARGE: [Tile; 3] = [
+    Tile { sides: [128, 128], block: 8, least_depth: 256 },
+    Tile { sides: [128, 64], block: 8, least_depth: 256 },
     Tile { sides: [64, 64], block: 8, least_depth: 64 },
 ];
 /// Tile of small products, which must still make several workgroups.
@@ -67,12 +68,18 @@ struct Operand {
     vectors: usize,
     /// Threads of the workgroup.
     threads: usize,
+    /// Vectors of a thread's block along its side.
+    halves: usize,
 }
 
 impl Tile {
     /// Returns the tile for a product of these sizes: the largest that makes enough workgroups, together with parts of
     /// the inner dimension.
     pub(crate) fn new(whole: Extent, k: usize) -> Self {
+        #[cfg(test)]
+        if let Some(tile) = forced::tile() {
+            return tile;
+        }
         let groups = |tile: &Self| tile.groups(whole).saturating_mul((k / tile.least_depth).max(1));
         let covers = |Self { sides: [m, n], .. }: &Self| whole.m * 2 > *m && whole.n * 2 > *n;
         let fits = |tile: &Self| covers(tile) && groups(tile) >= ENOUGH_GROUPS;
@@ -122,17 +129,24 @@ impl Tile {
             shader.constant(name, value);
         }
         shader.code(include_str!("tile.wgsl"));
-        let threads = self.threads();
-        let operands =
-            [('a', a, m), ('b', b, n)].map(|(name, access, side)| Operand { name, access, vectors: side / 4, threads });
+        let (threads, halves) = (self.threads(), self.block / 4);
+        let operands = [('a', a, m), ('b', b, n)].map(|(name, access, side)| Operand {
+            name,
+            access,
+            vectors: side / 4,
+            threads,
+            halves,
+        });
         let each = |text: &dyn Fn(&Operand) -> String| operands.iter().map(text).collect::<String>();
-        shader.fill("places", &each(&|operand| operand.places(self.block / 4)));
+        shader.fill("places", &each(&|operand| operand.places()));
         shader.fill("accumulators", &self.accumulators());
         shader.fill("fetch_first", &each(&|operand| operand.fetch_first()));
+        shader.fill("windows_first", &each(&|operand| operand.keep_windows("first_k")));
         shader.fill("mask_first", &each(&|operand| operand.mask("first_k")));
         shader.fill("keep_first", &each(&|operand| operand.keep("    ", "0u")));
         shader.fill("fetch_next", &each(&|operand| operand.fetch("        next_", "next")));
         shader.fill("multiply", &self.multiply(&operands));
+        shader.fill("windows_next", &each(&|operand| operand.keep_windows("next")));
         shader.fill("mask_next", &each(&|operand| operand.mask("next")));
         shader.fill("keep_next", &each(&|operand| operand.keep("        ", "buffer")));
         shader.fill("pieces", &self.cases());
@@ -222,22 +236,30 @@ impl Operand {
         if self.is_along_depth() { self.threads / QUADS } else { self.threads / self.vectors }
     }
 
+    /// Whether the two halves of a thread's block lie four vectors apart, so that `^ 4` swaps them.
+    fn swaps_halves(&self) -> bool {
+        self.name == 'a' && self.halves == 2
+    }
+
     /// Returns the name of the vector that a thread reads of `k` and of a half of its block.
     fn read_place(&self, k: usize, half: usize) -> String {
-        let swap = if self.is_along_depth() { k / 4 } else { 0 };
-        format!("{}_vector{swap}_{half}", self.name)
+        match self.is_along_depth() {
+            true if self.swaps_halves() => format!("{}_vector0_{}", self.name, half ^ (k / 4)),
+            true => format!("{}_vector{}_{half}", self.name, k / 4),
+            false => format!("{}_vector0_{half}", self.name),
+        }
     }
 
     /// Declares the thread's places in the tile to write and to read, and those in memory.
-    fn places(&self, halves: usize) -> String {
+    fn places(&self) -> String {
         let name = self.name;
         let (first, size, thread, apart) = match name {
             'a' => ("first_row", "parameters.m", "thread_m", 4),
             _ => ("first_column", "parameters.n", "thread_n", 8),
         };
         let mut text = String::new();
-        for swap in 0..if self.is_along_depth() { QUADS } else { 1 } {
-            for half in 0..halves {
+        for swap in 0..if self.is_along_depth() && !self.swaps_halves() { QUADS } else { 1 } {
+            for half in 0..self.halves {
                 let place = format!("({thread} + {}u) ^ {}u", half * apart, swap * 4);
                 let _ = writeln!(text, "    let {name}_vector{swap}_{half} = {place};");
             }
@@ -247,13 +269,14 @@ impl Operand {
         match self.access {
             Access::Dense { order: Order::Depth, vectors } => {
                 let _ = writeln!(text, "    let {name}_k = thread % {QUADS}u * 4u;");
+                let _ = writeln!(text, "    let {name}_line = thread / {QUADS}u;");
+                // The distance of slots is a multiple of 32 lines, which `^ 4` leaves alone.
+                let _ = writeln!(text, "    let {name}_kept = ({name}_line / 4u) ^ {name}_k;");
                 for slot in 0..self.slots() {
-                    let line = format!("{name}_line{slot}");
-                    let place = placed(&format!("min({first} + {line}, {size} - 1u)"));
+                    let line = format!("{first} + {name}_line + {}u", slot * self.distance());
+                    let place = placed(&format!("min({line}, {size} - 1u)"));
                     let place = if vectors { format!("{place} / 4u") } else { place };
-                    let _ = writeln!(text, "    let {line} = thread / {QUADS}u + {}u;", slot * self.distance());
                     let _ = writeln!(text, "    let {name}_place{slot} = {place};");
-                    let _ = writeln!(text, "    let {name}_kept{slot} = ({line} / 4u) ^ {name}_k;");
                 }
                 return text;
             }
@@ -313,13 +336,25 @@ impl Operand {
                 Access::Windows => lanes(&|lane| format!("{name}_at({name}_place_{lane}, tap{slot})")),
             };
             let _ = writeln!(text, "{register}{name}{slot} = {value};");
-            if self.access == Access::Windows {
-                // A step ahead, so that no load waits for its tap.
-                let following = format!("min({k} + TILE_K, last) + {name}_k + {skip}u");
-                let _ = writeln!(text, "    tap{slot} = {name}_taps[{following}];");
-            }
         }
         text
+    }
+
+    /// Replaces the elements of windows that are in the padding, and reads the taps of the step after the one at `k`.
+    fn keep_windows(&self, k: &str) -> String {
+        let name = self.name;
+        let lane = |slot: usize, lane: usize, component: &str| {
+            format!("{name}_masked({name}_place_{lane}, tap{slot}, next_{name}{slot}.{component})")
+        };
+        let slot = |slot: usize| {
+            let lanes = ["x", "y", "z", "w"].iter().enumerate().map(|(at, component)| lane(slot, at, component));
+            let tap = format!("min({k} + TILE_K, last) + {name}_k + {}u", slot * self.distance());
+            format!(
+                "        next_{name}{slot} = vec4<f32>({});\n        tap{slot} = {name}_taps[{tap}];\n",
+                lanes.collect::<Vec<_>>().join(", ")
+            )
+        };
+        (0..if self.access == Access::Windows { self.slots() } else { 0 }).map(slot).collect()
     }
 
     /// Replaces the elements of the step at `k` that are beyond the end of the part.
@@ -347,7 +382,8 @@ impl Operand {
                 continue;
             }
             for lane in 0..4 {
-                let place = format!("[{name}_k + {lane}u][{name}_kept{slot}][{name}_line{slot} % 4u]");
+                let vector = format!("{name}_kept + {}u", slot * self.distance() / 4);
+                let place = format!("[{name}_k + {lane}u][{vector}][{name}_line % 4u]");
                 let _ = writeln!(text, "{indent}{name}_tile[{buffer}]{place} = next_{name}{slot}[{lane}];");
             }
         }
@@ -367,3 +403,53 @@ const STORE_ELEMENTS: &str = "        for (var lane = 0u; lane < 4u; lane = lane
 
 const _: () = assert!(LARGE[0].threads() == THREADS as usize);
 const _: () = assert!(LARGE[0].workgroup_bytes() <= WORKGROUP_BYTES as usize);
+
+/// Tiles for small products of tests, which would not be chosen for them.
+#[cfg(test)]
+pub(crate) mod forced {
+    use super::{LARGE, SMALL, Tile};
+    use std::cell::Cell;
+
+    thread_local! {
+        static TILE: Cell<Option<Tile>> = const { Cell::new(None) };
+    }
+
+    /// Returns the tile that this thread must take.
+    pub(crate) fn tile() -> Option<Tile> {
+        TILE.get()
+    }
+
+    /// Runs a test with each tile; this thread takes no other. The test gets the tile's rows and columns.
+    pub(crate) fn each(test: impl Fn([usize; 2])) {
+        for tile in LARGE.into_iter().chain([SMALL]) {
+            TILE.set(Some(tile));
+            test(tile.sides);
+        }
+        TILE.set(None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_tile_that_makes_enough_groups_is_taken() {
+        let tile = |[m, n, k]: [usize; 3]| {
+            let whole = Extent { first: 0, batches: 1, m, n };
+            let tile = Tile::new(whole, k);
+            (tile.sides, tile.parts(whole, k).summation())
+        };
+        for (sizes, sides, parts) in [
+            ([4096, 4096, 4096], [128, 128], [1, 4096]),
+            ([1024, 1024, 1024], [128, 128], [4, 256]),
+            ([768, 768, 768], [128, 64], [3, 256]),
+            ([128, 768, 768], [64, 64], [10, 80]),
+            ([900, 850, 20], [64, 64], [1, 20]),
+            ([32, 4096, 4096], [32, 32], [2, 2048]),
+            ([5, 7, 3], [32, 32], [1, 3]),
+        ] {
+            assert_eq!(tile(sizes), (sides, parts), "{sizes:?}");
+        }
+    }
+}

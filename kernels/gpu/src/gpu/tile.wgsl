@@ -16,8 +16,9 @@
 // By tile.rs: parameters.k, .tiles_m, .tiles_n, the constants, and the text in double braces. By the kernel, for a dense
 // operand: a_place(batch, row, k) or b_place(batch, column, k), an offset in elements; parameters.a_depth or .b_depth,
 // the elements from one k to the next; and a_at(place) or b_at(place), an element or a vector of four. By a kernel that
-// reads windows: Column, column_of(batch, column), b_taps and b_at(column, tap). By both: store(batch, row, column, value),
-// an element or a vector of four.
+// reads windows: Column, column_of(batch, column), b_taps, b_at(column, tap), which is read before a step is computed, and
+// b_masked(column, tap, value), which is 0 in the padding, and is called after the step, as it waits for the value. By
+// both: store(batch, row, column, value), an element or a vector of four.
 
 var<workgroup> a_tile: array<array<array<vec4<f32>, VECTORS_M>, TILE_K>, 2>;
 var<workgroup> b_tile: array<array<array<vec4<f32>, VECTORS_N>, TILE_K>, 2>;
@@ -53,6 +54,7 @@ fn main(
 {{places}}
 {{accumulators}}
 {{fetch_first}}
+{{windows_first}}
     if first_k == last {
 {{mask_first}}
     }
@@ -63,6 +65,7 @@ fn main(
         let next = min(k0 + TILE_K, last);
 {{fetch_next}}
 {{multiply}}
+{{windows_next}}
         if next == last {
 {{mask_next}}
         }
