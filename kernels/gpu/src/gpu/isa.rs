@@ -83,7 +83,7 @@ fn kernels() -> Vec<(&'static str, NodeSpec)> {
 fn kernels_of_which_instructions_are_counted() {
     let folder = env::var_os("ANABRANCH_ISA").map(PathBuf::from);
     for (name, node) in kernels() {
-        let hold = |spec: &TensorSpec| gpu().storage(spec.bytes() as u64);
+        let hold = |spec: &TensorSpec| gpu().storage(spec.bytes() as u64).expect("a small buffer");
         // The weights of recurrent layers are constants in most models.
         let constant = |at: usize| matches!(node.op, Op::Recurrent(_)) && at == 1;
         let value = |(at, spec): (usize, &TensorSpec)| {
@@ -92,7 +92,7 @@ fn kernels_of_which_instructions_are_counted() {
         let constants: Vec<_> = node.inputs.iter().enumerate().map(value).collect();
         let inputs: Vec<_> = node.inputs.iter().map(hold).collect();
         let outputs: Vec<_> = node.outputs.iter().map(hold).collect();
-        let scratch = gpu().storage(scratch_bytes(&node).max(4));
+        let scratch = gpu().storage(scratch_bytes(&node).max(4)).expect("a small buffer");
         let buffers = Buffers {
             inputs: &inputs.iter().map(Some).collect::<Vec<_>>(),
             outputs: &outputs.iter().collect::<Vec<_>>(),
