@@ -17,7 +17,8 @@ type Line = [f32; LANES];
 /// A vector of each query of a block.
 type Vectors<I> = [<I as Isa>::Vector; BLOCK];
 
-/// Writes keys as panels of [`LANES`] keys, feature by feature. The last panel keeps what it held where there is no key.
+/// Writes keys as panels of [`LANES`] keys, feature by feature. The last panel keeps what it held where there is no
+/// key.
 pub(super) fn panels(keys: &[f32], depth: usize, panels: &mut [f32]) {
     let own = (LANES * depth).max(1);
     for (keys, panel) in keys.chunks(own).zip(panels.chunks_mut(own)) {
@@ -42,8 +43,8 @@ pub(super) fn dots<I: Isa>(queries: [&[f32]; BLOCK], panels: &[f32], near: Range
 
 /// Queries and a panel, all of the same depth.
 ///
-/// A product of one query alone has a sum in each lane, and then adds neighbouring lanes, their sums and so on. The same
-/// sums are made here in the same order, for all keys of the panel at once.
+/// A product of one query alone has a sum in each lane, and then adds neighbouring lanes, their sums and so on. The
+/// same sums are made here in the same order, for all keys of the panel at once.
 struct Panel<'a> {
     queries: [&'a [f32]; BLOCK],
     lines: &'a [Line],

@@ -48,8 +48,8 @@ pub(super) fn prepare(
 /// Rows that are multiplied by a widened vector before the next vector is widened.
 const ROWS: usize = 4;
 
-/// Maximum rows of a tile, of few and of many tiles: they stay in the core's own caches while the weights of a panel are
-/// read. More rows widen the weights less often.
+/// Maximum rows of a tile, of few and of many tiles: they stay in the core's own caches while the weights of a panel
+/// are read. More rows widen the weights less often.
 const TILE_ROWS: [usize; 2] = [64, 128];
 
 /// Tiles of the most rows that are enough for all threads.
