@@ -1,14 +1,16 @@
 //! Every shader that a test compiles, for other compilers than that of the tests.
 //!
-//! naga's writers for Metal, Direct3D and SPIR-V must accept each shader. If `ANABRANCH_SHADERS` names a folder, each
-//! shader is written there as `HASH.wgsl` and `HASH.spv`. Runs of small nodes are written as `HASH.json`: buffers,
-//! dispatches, and the observed outputs. `scripts/second-compiler` runs them in Chromium.
+//! naga's writers for Metal, Direct3D and SPIR-V must accept each shader, and no shader may write a component of a
+//! vector that threads share. If `ANABRANCH_SHADERS` names a folder, each shader is written there as `HASH.wgsl` and
+//! `HASH.spv`. Runs of small nodes are written as `HASH.json`: buffers, dispatches, and the observed outputs.
+//! `scripts/second-compiler` runs them in Chromium.
 
 use super::Shader;
 use super::testing::UNWRITTEN;
 use naga::back::{hlsl, msl, spv};
 use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
-use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
+use naga::valid::{Capabilities, FunctionInfo, ModuleInfo, ValidationFlags, Validator};
+use naga::{AddressSpace, Block, Function, Module, Statement, TypeInner};
 use std::cell::RefCell;
 use std::fmt::Debug;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -63,6 +65,7 @@ pub(crate) fn shader(label: &str, source: &str) {
         naga::front::wgsl::parse_str(source).unwrap_or_else(|error| refused("the parser", label, source, error));
     let checked = Validator::new(ValidationFlags::all(), Capabilities::SHADER_FLOAT16_IN_FLOAT32).validate(&module);
     let info = checked.unwrap_or_else(|error| refused("the validator", label, source, error));
+    assert!(!writes_components(&module, &info), "{label} writes a component of a shared vector\n{source}");
     metal(&module, &info).unwrap_or_else(|error| refused("the writer of Metal's language", label, source, error));
     direct3d(&module, &info).unwrap_or_else(|error| refused("the writer of Direct3D's language", label, source, error));
     let words = spir_v(&module, &info, BoundsCheckPolicy::Restrict)
@@ -75,16 +78,41 @@ pub(crate) fn shader(label: &str, source: &str) {
     }
 }
 
+/// Whether a shader writes one component of a vector in workgroup memory or a buffer. A device may write the whole
+/// vector then, and undo what other threads write to its other components.
+fn writes_components(module: &Module, info: &ModuleInfo) -> bool {
+    let functions = module.functions.iter().map(|(handle, function)| (function, &info[handle]));
+    let entries = module.entry_points.iter().enumerate().map(|(at, entry)| (&entry.function, info.get_entry_point(at)));
+    functions.chain(entries).any(|(function, types)| stores_component(module, (function, types), &function.body))
+}
+
+fn stores_component(module: &Module, (function, types): (&Function, &FunctionInfo), block: &Block) -> bool {
+    let inside = |block: &Block| stores_component(module, (function, types), block);
+    block.iter().any(|statement| match statement {
+        Statement::Block(block) => inside(block),
+        Statement::If { accept, reject, .. } => inside(accept) || inside(reject),
+        Statement::Switch { cases, .. } => cases.iter().any(|case| inside(&case.body)),
+        Statement::Loop { body, continuing, .. } => inside(body) || inside(continuing),
+        Statement::Store { pointer, .. } => {
+            // A pointer to a scalar of an array has another type.
+            let to = types[*pointer].ty.inner_with(&module.types);
+            let TypeInner::ValuePointer { size: None, space, .. } = to else { return false };
+            matches!(space, AddressSpace::WorkGroup | AddressSpace::Storage { .. })
+        }
+        _ => false,
+    })
+}
+
 fn refused<T>(by: &str, label: &str, source: &str, error: impl Debug) -> T {
     panic!("{by} refuses {label}: {error:?}\n{source}")
 }
 
-fn metal(module: &naga::Module, info: &ModuleInfo) -> Result<(), msl::Error> {
+fn metal(module: &Module, info: &ModuleInfo) -> Result<(), msl::Error> {
     let options = msl::Options { lang_version: (2, 4), fake_missing_bindings: true, ..Default::default() };
     msl::write_string(module, info, &options, &msl::PipelineOptions::default()).map(|_| ())
 }
 
-fn direct3d(module: &naga::Module, info: &ModuleInfo) -> Result<(), hlsl::Error> {
+fn direct3d(module: &Module, info: &ModuleInfo) -> Result<(), hlsl::Error> {
     let options = hlsl::Options::default();
     let (mut text, pipeline) = (String::new(), hlsl::PipelineOptions::default());
     hlsl::Writer::new(&mut text, &options, &pipeline).write(module, info, None).map(|_| ())
@@ -92,7 +120,7 @@ fn direct3d(module: &naga::Module, info: &ModuleInfo) -> Result<(), hlsl::Error>
 
 /// Writes SPIR-V as wgpu does for Vulkan 1.2. Buffers are checked by the shader on devices without robust buffers, and
 /// by the device on others.
-fn spir_v(module: &naga::Module, info: &ModuleInfo, buffer: BoundsCheckPolicy) -> Result<Vec<u32>, spv::Error> {
+fn spir_v(module: &Module, info: &ModuleInfo, buffer: BoundsCheckPolicy) -> Result<Vec<u32>, spv::Error> {
     let index = BoundsCheckPolicy::Restrict;
     let bounds_check_policies = BoundsCheckPolicies { index, buffer, ..BoundsCheckPolicies::default() };
     let force_loop_bounding = false;
@@ -180,4 +208,21 @@ pub(crate) fn run(
         "{{\"key\": {key:?},\n\"buffers\": {words:?},\n\"dispatches\": [{dispatches}],\n\"outputs\": [{wants}]}}\n"
     );
     fs::write(folder.join(name(&text)).with_extension("json"), text).expect("a run's file");
+}
+
+#[test]
+fn writes_of_components_are_found_in_shared_memory_alone() {
+    let writes = |declared: &str, statement: &str| {
+        let main = "@compute @workgroup_size(4) fn main(@builtin(local_invocation_index) i: u32) {";
+        let source = format!("{declared}\n{main}\n    for (var k = 0u; k < 4u; k++) {{ {statement} }}\n}}");
+        let module = naga::front::wgsl::parse_str(&source).expect(&source);
+        let info = Validator::new(ValidationFlags::all(), Capabilities::empty()).validate(&module).expect(&source);
+        writes_components(&module, &info)
+    };
+    let buffer = "@group(0) @binding(0) var<storage, read_write> v: array<vec4<f32>>;";
+    assert!(writes(buffer, "v[k].x = 1.0;"));
+    assert!(writes("var<workgroup> v: array<vec4<f32>, 4>;", "if k < 2u { v[k][i] = 1.0; }"));
+    assert!(!writes("var<workgroup> v: array<array<f32, 4>, 4>;", "v[k][i] = 1.0;"));
+    assert!(!writes("var<workgroup> v: array<vec4<f32>, 4>;", "v[i] = vec4<f32>(v[k][i]);"));
+    assert!(!writes("var<private> v: vec4<f32>;", "v[i] = 1.0;"));
 }

@@ -6,9 +6,11 @@
 // R_DEPTH (strides of r), and the cell: first_kept, last_kept, keep_last and advance, which computes `next`;
 // parameters.steps, .batches, .first_step and .end_step of this dispatch.
 
-var<workgroup> hidden: array<vec4<f32>, (UNITS + 3u) / 4u>;
+// The hidden state by fours, whose index is checked once. They are no vectors: a thread that writes one component of a
+// vector may write the others, too.
+var<workgroup> hidden: array<array<f32, 4>, (UNITS + 3u) / 4u>;
 // The next hidden state, or the hidden state after the reset gate.
-var<workgroup> next: array<vec4<f32>, (UNITS + 3u) / 4u>;
+var<workgroup> next: array<array<f32, 4>, (UNITS + 3u) / 4u>;
 // A GRU's update gate or an LSTM's cell state.
 var<workgroup> kept: array<f32, UNITS>;
 

@@ -13,15 +13,14 @@ fn NAME(unit: u32) -> VECTOR {
     var at = row * R_ROW;
     var sum = VECTOR(0.0);
     for (var k = 0u; k < UNITS / 4u; k = k + 1u) {
-        let state = STATE[k];
         let w0 = weights_of_NAME(at);
         let w1 = weights_of_NAME(at + R_DEPTH);
         let w2 = weights_of_NAME(at + 2u * R_DEPTH);
         let w3 = weights_of_NAME(at + 3u * R_DEPTH);
-        sum = fma(w0, VECTOR(state.x), sum);
-        sum = fma(w1, VECTOR(state.y), sum);
-        sum = fma(w2, VECTOR(state.z), sum);
-        sum = fma(w3, VECTOR(state.w), sum);
+        sum = fma(w0, VECTOR(STATE[k][0]), sum);
+        sum = fma(w1, VECTOR(STATE[k][1]), sum);
+        sum = fma(w2, VECTOR(STATE[k][2]), sum);
+        sum = fma(w3, VECTOR(STATE[k][3]), sum);
         at = at + 4u * R_DEPTH;
     }
     for (var k = UNITS / 4u * 4u; k < UNITS; k = k + 1u) {

@@ -307,7 +307,8 @@ mod tests {
             let elements = CHUNK * 8 / bits;
             let lanes = THREADS * elements;
             for depth in [4, elements - 4, elements, elements + 4, 5 * elements + 8, lanes - 4, lanes, lanes + 4] {
-                for (block, zero_points) in [(8, true), (16, false), (128, true), (depth.next_multiple_of(8), false)] {
+                let whole = depth.next_multiple_of(8);
+                for (block, zero_points) in [(4, true), (8, true), (16, false), (128, true), (whole, false)] {
                     let format = NarrowFormat::Grid { bits, block, zero_points };
                     check_words(format, DType::U8, [1, 5, depth]);
                 }
