@@ -168,15 +168,27 @@ fn what_lies_beyond_a_length_is_never_seen() {
 
 #[test]
 fn the_number_of_queries_changes_no_bits() {
-    let many = plain([1, 4, 2, 33, 150, 64, 64], &[140]);
-    let inputs = many.inputs();
-    let made = many.made(&inputs);
-    let queries = numbers(&inputs[0]);
-    for query in [0, 7, 32] {
-        let one = plain([1, 4, 2, 1, 150, 64, 64], &[140 - 32 + query as i64]);
-        let mut own = one.inputs();
-        own[0] = tensor(DType::F32, &[1, 4, 1, 64], |at| queries[(at / 64 * 33 + query) * 64 + at % 64]);
-        assert_eq!(one.made(&own), made[query * 4 * 64..][..4 * 64]);
+    let sizes = [(64, 64), (0, 16), (1, 32), (17, 24), (33, 80), (128, 1)];
+    for ((depth, width), before) in sizes.into_iter().flat_map(|sizes| [(sizes, None), (sizes, Some(20))]) {
+        for dtype in [DType::F32, DType::F16] {
+            let of = |queries: usize, filled: i64| {
+                let mut case = plain([1, 4, 2, queries, 150, depth, width], &[filled]);
+                (case.op.before, case.dtype) = (before, dtype);
+                case
+            };
+            let many = of(33, 140);
+            let inputs = many.inputs();
+            let made = many.made(&inputs);
+            let queries = numbers(&inputs[0]);
+            for query in [0, 7, 31, 32] {
+                let one = of(1, 140 - 32 + query as i64);
+                let mut own = one.inputs();
+                let feature = |at: usize| queries[(at / depth * 33 + query) * depth + at % depth];
+                own[0] = tensor(DType::F32, &[1, 4, 1, depth], feature);
+                let made = &made[query * 4 * width..][..4 * width];
+                assert_eq!(one.made(&own), made, "{depth} {width} {before:?} {dtype:?}: {query}");
+            }
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use anabranch_op::op::Op;
 use anabranch_op::tensor::{Tensor, TensorSpec};
 use arbtest::arbitrary::{Result as Arbitrary, Unstructured};
 use half::{bf16, f16};
+use std::iter::zip;
 use std::time::Duration;
 
 /// Returns pseudo-random bytes.
@@ -130,6 +131,23 @@ fn deep_and_wide_products_agree_with_the_definition() {
             require_correct(&node, &inputs, &wide, &run_by_teams(&*kernel, &node, &inputs));
         }
     }
+}
+
+#[test]
+fn the_rows_of_a_tile_change_no_bits() {
+    let format = NarrowFormat::Grid { bits: 4, block: 32, zero_points: true };
+    let op = NarrowMatMul { format, transpose_b: true, quantize_a: false, epilogue: None };
+    let columns = MANY_TILES * PANEL;
+    let made = |rows: usize| {
+        let (node, inputs, _) = case(&op, DType::U8, [rows, columns, 40], 0, &[]);
+        let kernel = prepare(&op, &node, &[false; 4]).expect("a sound node");
+        (summation(&node), run_by_teams(&*kernel, &node, &inputs))
+    };
+    let [few, many] = [TILE_ROWS[1] - 1, TILE_ROWS[1]];
+    assert!(tile_rows(few, columns) <= TILE_ROWS[0] && tile_rows(many, columns) > TILE_ROWS[0]);
+    let ((key, few), (key_of_many, many)) = (made(few), made(many));
+    assert_eq!(key, key_of_many);
+    assert!(zip(few, many).all(|(few, many)| few.to_bits() == many.to_bits()));
 }
 
 /// Returns the elements of A as they are after rounding, and half of the scale of each.
