@@ -138,6 +138,8 @@ impl Tile {
             halves,
         });
         let each = |text: &dyn Fn(&Operand) -> String| operands.iter().map(text).collect::<String>();
+        shader.fill("a_four", operands[0].four());
+        shader.fill("b_four", operands[1].four());
         shader.fill("places", &each(&|operand| operand.places()));
         shader.fill("accumulators", &self.accumulators());
         shader.fill("fetch_first", &each(&|operand| operand.fetch_first()));
@@ -196,7 +198,12 @@ impl Tile {
             for operand in operands {
                 for half in 0..halves {
                     let (name, place) = (operand.name, operand.read_place(k, half));
-                    let _ = writeln!(text, "        let {name}{k}_{half} = {name}_tile[buffer][{k}u][{place}];");
+                    let read = format!("{name}_tile[buffer][{k}u][{place}]");
+                    let vector = match operand.is_along_depth() {
+                        true => format!("vec4<f32>({read}[0], {read}[1], {read}[2], {read}[3])"),
+                        false => read,
+                    };
+                    let _ = writeln!(text, "        let {name}{k}_{half} = {vector};");
                 }
             }
             for row in 0..self.block {
@@ -224,6 +231,12 @@ impl Operand {
     /// Whether vectors of neighbouring `k` are fetched, and stored by components.
     fn is_along_depth(&self) -> bool {
         matches!(self.access, Access::Dense { order: Order::Depth, .. })
+    }
+
+    /// Returns the type of four elements of workgroup memory. Threads store the components of one vector if `k` are
+    /// neighbours, and a thread that writes one component of a `vec4` may write the others, too.
+    fn four(&self) -> &'static str {
+        if self.is_along_depth() { "array<f32, 4>" } else { "vec4<f32>" }
     }
 
     /// Returns the vectors that a thread fetches in one step.

@@ -20,8 +20,8 @@
 // b_masked(column, tap, value), which is 0 in the padding, and is called after the step, as it waits for the value. By
 // both: store(batch, row, column, value), an element or a vector of four.
 
-var<workgroup> a_tile: array<array<array<vec4<f32>, VECTORS_M>, TILE_K>, 2>;
-var<workgroup> b_tile: array<array<array<vec4<f32>, VECTORS_N>, TILE_K>, 2>;
+var<workgroup> a_tile: array<array<array<{{a_four}}, VECTORS_M>, TILE_K>, 2>;
+var<workgroup> b_tile: array<array<array<{{b_four}}, VECTORS_N>, TILE_K>, 2>;
 
 @compute @workgroup_size(THREADS)
 fn main(

@@ -52,7 +52,7 @@ const ROWS: usize = 4;
 /// are read. More rows widen the weights less often.
 const TILE_ROWS: [usize; 2] = [64, 128];
 
-/// Tiles of the most rows that are enough for all threads.
+/// Tiles of the most rows from which on they are taken: threads in this number still have one each.
 const MANY_TILES: usize = 64;
 
 /// Approximate multiply-adds of a tile: ten microseconds of one core.
