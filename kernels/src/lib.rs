@@ -15,7 +15,8 @@ pub use anabranch_cpu as cpu;
 pub use anabranch_gpu as gpu;
 #[doc(inline)]
 pub use anabranch_op::{
-    Buffer, DType, KernelError, OutOfMemory, Recycler, Shape, Tensor, TensorSpec, dtype, error, op, shape, tensor,
+    Block, Buffer, DType, KernelError, OutOfMemory, Recycler, Shape, Tensor, TensorSpec, dtype, error, op, shape,
+    tensor,
 };
 
 use std::any::Any;

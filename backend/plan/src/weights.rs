@@ -3,9 +3,10 @@
 use super::exec_error::ExecError;
 use anabranch_base::lock::lock;
 use anabranch_ir::constant::{Constant, ConstantError, Identity};
-use anabranch_kernels::Buffer;
 use anabranch_kernels::cpu::Layout;
 use anabranch_kernels::gpu::{Gpu, GpuBuffer};
+use anabranch_kernels::tensor::LARGE;
+use anabranch_kernels::{Block, Buffer};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,6 +25,12 @@ const RAW: usize = 64 << 20;
 
 /// Constants are packed in pieces of this many bytes, because a piece is in memory beside the whole meanwhile.
 const PIECE: usize = 8 << 20;
+
+/// Packed constants from this many bytes on to those with large pages of their own share large pages.
+const SMALL: usize = 16 << 10;
+
+/// Most bytes of constants that share pages: they are given back together.
+const SHARED: usize = 16 << 20;
 
 /// Constants in the forms that kernels read.
 ///
@@ -95,21 +102,35 @@ impl Wanted {
         Some(Arc::clone(held.buffer()))
     }
 
-    fn make(&self) -> Result<Arc<Buffer>, ConstantError> {
-        let Some(layout) = &self.layout else { return Ok(Arc::clone(self.constant.load()?.buffer())) };
+    /// Makes the form, if need be in memory of its own. Returns `None` if it lies in `place`, which is as long and zero.
+    fn make(&self, place: Option<&mut [u8]>) -> Result<Option<Arc<Buffer>>, ConstantError> {
+        let Some(layout) = &self.layout else { return Ok(Some(Arc::clone(self.constant.load()?.buffer()))) };
         if let Some(packed) = self.constant.packed(layout) {
-            return packed;
+            return packed.map(Some);
+        }
+        if let Some(place) = place {
+            self.pack(layout, place)?;
+            return Ok(None);
         }
         let bytes = layout.bytes();
         let short = || ConstantError::OutOfMemory { tensor: format!("{:?}", self.constant), bytes };
         let mut packed = Buffer::try_zeroed(bytes).ok_or_else(short)?;
+        self.pack(layout, packed.bytes_mut())?;
+        Ok(Some(Arc::new(packed)))
+    }
+
+    fn pack(&self, layout: &Layout, to: &mut [u8]) -> Result<(), ConstantError> {
         if self.constant.bytes() <= PIECE {
-            layout.pack(self.constant.load()?.bytes(), packed.bytes_mut());
-        } else {
-            let pack = |piece: &Range<usize>, raw: &[u8]| layout.pack_piece(piece, raw, packed.bytes_mut());
-            self.constant.in_pieces(PIECE, layout.pieces(PIECE), pack)?;
+            layout.pack(self.constant.load()?.bytes(), to);
+            return Ok(());
         }
-        Ok(Arc::new(packed))
+        let pack = |piece: &Range<usize>, raw: &[u8]| layout.pack_piece(piece, raw, to);
+        self.constant.in_pieces(PIECE, layout.pieces(PIECE), pack)
+    }
+
+    /// Whether its form shares pages with others.
+    fn shares_pages(&self) -> bool {
+        self.layout.is_some() && (SMALL..LARGE).contains(&self.bytes())
     }
 }
 
@@ -142,7 +163,7 @@ impl Weights {
         lock(&self.host).extend(there.iter().map(|(form, buffer)| (form.clone(), Arc::clone(buffer))));
         let found = |wanted: &Wanted| match wanted.held() {
             Some(held) => Ok(held),
-            None => there.get(&wanted.form()).map_or_else(|| wanted.make(), |buffer| Ok(Arc::clone(buffer))),
+            None => Ok(Arc::clone(&there[&wanted.form()])),
         };
         wanted.iter().map(found).collect()
     }
@@ -198,7 +219,7 @@ impl Weights {
     }
 }
 
-/// Makes all forms, on as many threads as gain time.
+/// Makes all forms, on as many threads as gain time. Forms of similar size are neighbours.
 fn made(jobs: &[&Wanted]) -> Result<Vec<Arc<Buffer>>, ConstantError> {
     let bytes: usize = jobs.iter().map(|job| job.bytes()).sum();
     let largest = jobs.iter().map(|job| job.raw()).max().unwrap_or(0).max(1);
@@ -209,13 +230,21 @@ fn made(jobs: &[&Wanted]) -> Result<Vec<Arc<Buffer>>, ConstantError> {
         // Each query reads files, so that it is made only if its result matters.
         false => thread::available_parallelism().map_or(1, NonZero::get).min(jobs.len()).min(at_once),
     };
-    let results: Vec<OnceLock<Result<Arc<Buffer>, ConstantError>>> = jobs.iter().map(|_| OnceLock::new()).collect();
+    let mut blocks = blocks(jobs);
+    let mut places: Vec<_> = jobs.iter().map(|_| Mutex::new(None)).collect();
+    for (those, block) in &mut blocks {
+        for (at, place) in those.clone().zip(block.parts_mut()) {
+            places[at] = Mutex::new(Some(place));
+        }
+    }
+    let make = |at: usize, job: &Wanted| job.make(lock(&places[at]).take());
+    let results: Vec<_> = jobs.iter().map(|_| OnceLock::new()).collect();
     let next = AtomicUsize::new(0);
     let work = || {
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
             let Some(job) = jobs.get(at) else { return };
-            results[at].get_or_init(|| job.make());
+            results[at].get_or_init(|| make(at, job));
         }
     };
     thread::scope(|scope| {
@@ -225,7 +254,37 @@ fn made(jobs: &[&Wanted]) -> Result<Vec<Arc<Buffer>>, ConstantError> {
         (1..threads).for_each(|_| _ = thread::Builder::new().spawn_scoped(scope, quietly));
         work();
     });
-    results.into_iter().zip(jobs).map(|(result, job)| result.into_inner().unwrap_or_else(|| job.make())).collect()
+    let results = results.into_iter().zip(jobs).enumerate();
+    let own = results.map(|(at, (result, job))| result.into_inner().unwrap_or_else(|| make(at, job)));
+    let mut made = own.collect::<Result<Vec<_>, _>>()?;
+    drop(places);
+    for (those, block) in blocks {
+        for (made, buffer) in made[those].iter_mut().zip(block.into_buffers()) {
+            made.get_or_insert_with(|| Arc::new(buffer));
+        }
+    }
+    Ok(made.into_iter().flatten().collect())
+}
+
+/// Memory for neighbours that share pages. Forms for which there is no memory are left to memory of their own.
+fn blocks(jobs: &[&Wanted]) -> Vec<(Range<usize>, Block)> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while at < jobs.len() {
+        let mut sum = 0;
+        let fits = |job: &&&Wanted| {
+            sum += job.bytes();
+            job.shares_pages() && sum <= SHARED
+        };
+        let count = jobs[at..].iter().take_while(fits).count();
+        if count > 1
+            && let Some(block) = Block::try_zeroed(jobs[at..at + count].iter().map(|job| job.bytes()))
+        {
+            found.push((at..at + count, block));
+        }
+        at += count.max(1);
+    }
+    found
 }
 
 /// Drops entries that only the map holds.

@@ -2,6 +2,7 @@
 //!
 //! This crate is a part of `anabranch-kernels`, which lists what is public.
 
+mod block;
 mod borrowed;
 pub mod dtype;
 pub mod error;
@@ -14,6 +15,7 @@ mod recycler;
 pub mod shape;
 pub mod tensor;
 
+pub use block::Block;
 pub use dtype::DType;
 pub use error::KernelError;
 pub use recycler::Recycler;

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
 
@@ -55,8 +56,7 @@ const PAGED: usize = 256 << 10;
 /// Size in bytes from which a [`Buffer`] asks for large pages, if the system has them. Each row of an image is often in
 /// a page of its own. With small pages, a core's TLB has too few entries to walk along all rows at once. The touched
 /// part of such a buffer occupies whole large pages.
-#[cfg(target_os = "linux")]
-const LARGE: usize = 2 << 20;
+pub const LARGE: usize = 2 << 20;
 
 /// Payload of a panic of [`Buffer::zeroed`], so that a handler can tell a shortage of memory from a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +92,8 @@ pub(crate) enum Memory {
     Pages(MmapMut),
     /// Pages of a file, which the operating system shares among all who read it.
     Mapped(Mmap),
+    /// A part of the pages of a [`Block`](crate::Block).
+    Part(Arc<MmapMut>, Range<usize>),
     /// Memory that is borrowed for a while.
     Borrowed(Borrowed),
 }
@@ -161,6 +163,11 @@ impl Buffer {
         Ok(Self { memory: Memory::Mapped(mapped), bytes, home: None })
     }
 
+    /// Returns a buffer over a part of a block's pages, which begins at a multiple of [`ALIGNMENT`].
+    pub(crate) fn part(pages: &Arc<MmapMut>, part: Range<usize>) -> Self {
+        Self { bytes: part.len(), memory: Memory::Part(Arc::clone(pages), part), home: None }
+    }
+
     /// Whether the bytes are borrowed.
     pub fn is_borrowed(&self) -> bool {
         matches!(self.memory, Memory::Borrowed(_))
@@ -177,16 +184,16 @@ impl Buffer {
         self.bytes == 0
     }
 
-    /// Returns the bytes for writing; mapped bytes are copied first.
+    /// Returns the bytes for writing; mapped bytes, and those of a block, are copied first.
     #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        if let Memory::Mapped(mapped) = &self.memory {
-            *self = Self::copied(mapped);
+        if let Memory::Mapped(_) | Memory::Part(..) = &self.memory {
+            *self = Self::copied(self.bytes());
         }
         match &mut self.memory {
             Memory::Heap(lines) => &mut bytemuck::cast_slice_mut(lines)[..self.bytes],
             Memory::Pages(pages) => pages,
-            Memory::Mapped(_) => unreachable!("copied above"),
+            Memory::Mapped(_) | Memory::Part(..) => unreachable!("copied above"),
             Memory::Borrowed(borrowed) => borrowed.bytes_mut(),
         }
     }
@@ -198,6 +205,7 @@ impl Buffer {
             Memory::Heap(lines) => &bytemuck::cast_slice(lines)[..self.bytes],
             Memory::Pages(pages) => pages,
             Memory::Mapped(mapped) => mapped,
+            Memory::Part(pages, part) => &pages[part.clone()],
             Memory::Borrowed(borrowed) => borrowed.bytes(),
         }
     }
@@ -221,7 +229,7 @@ impl Drop for Buffer {
 }
 
 /// Returns fresh pages.
-fn pages(bytes: usize) -> io::Result<MmapMut> {
+pub(crate) fn pages(bytes: usize) -> io::Result<MmapMut> {
     let pages = MmapMut::map_anon(bytes)?;
     #[cfg(target_os = "linux")]
     if bytes >= LARGE {

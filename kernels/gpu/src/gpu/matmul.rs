@@ -397,7 +397,10 @@ mod tests {
 
     #[test]
     fn vectors() {
-        for sizes in [[1, 1, 1], [1, 1, 1500], [1, 130, 67], [300, 1, 5], [17, 1, 259], [1, 3, 2000]] {
+        let narrow = [[1, 1, 1], [1, 1, 1500], [1, 130, 67], [300, 1, 5], [17, 1, 259], [1, 3, 2000]];
+        // Lines of whole vectors of four.
+        let whole = [[1, 132, 67], [1, 8, 5000], [12, 1, 300]];
+        for sizes in narrow.into_iter().chain(whole) {
             for transposed in ALL {
                 check_product((&[], &[]), sizes, transposed);
                 check_product((&[3], &[3]), sizes, transposed);
