@@ -99,7 +99,9 @@ fn repeated_runs_take_no_memory() {
         warm.iter().for_each(|inputs| _ = decoder.run(inputs).expect("runs"));
         let before = ALLOCATIONS.load(Ordering::Relaxed);
         counted.iter().for_each(|inputs| _ = decoder.run(inputs).expect("runs"));
-        let each = (ALLOCATIONS.load(Ordering::Relaxed) - before) as f64 / counted.len() as f64;
-        assert!(each <= 3.0, "{each} allocations in a step with {threads} threads: lists of given and replaced inputs");
+        let made = ALLOCATIONS.load(Ordering::Relaxed) - before;
+        // A thread that had no part in the first steps makes its workspace later.
+        let most = 3 * counted.len() + 4 * (threads - 1);
+        assert!(made <= most, "{made} allocations in all steps: lists of given and replaced inputs, {threads} threads");
     }
 }

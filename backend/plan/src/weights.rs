@@ -102,7 +102,8 @@ impl Wanted {
         Some(Arc::clone(held.buffer()))
     }
 
-    /// Makes the form, if need be in memory of its own. Returns `None` if it lies in `place`, which is as long and zero.
+    /// Makes the form, if need be in memory of its own. Returns `None` if it lies in `place`, which is as long and
+    /// zero.
     fn make(&self, place: Option<&mut [u8]>) -> Result<Option<Arc<Buffer>>, ConstantError> {
         let Some(layout) = &self.layout else { return Ok(Some(Arc::clone(self.constant.load()?.buffer()))) };
         if let Some(packed) = self.constant.packed(layout) {

@@ -38,7 +38,7 @@ impl<S: Stored> Part<'_, '_, S> {
         let (tile, AttentionSizes { depth, width, .. }) = (kernel.tile, kernel.sizes);
         let transposed = if count >= MANY { tile * depth } else { 0 };
         let widened = if S::NARROW { tile * (depth + width) } else { 0 };
-        count * (width + 2) + 2 * BLOCK * tile + transposed + widened
+        count * (width + 2) + 2 * block_of(count) * tile + transposed + widened
     }
 }
 
@@ -54,8 +54,9 @@ impl<'w, S: Stored> Loop for Part<'_, 'w, S> {
         let (out, rest) = workspace.split_at_mut(count * width);
         let (most, rest) = rest.split_at_mut(count);
         let (sums, rest) = rest.split_at_mut(count);
-        let (scores, rest) = rest.split_at_mut(BLOCK * tile);
-        let (weights, rest) = rest.split_at_mut(BLOCK * tile);
+        let size = block_of(count);
+        let (scores, rest) = rest.split_at_mut(size * tile);
+        let (weights, rest) = rest.split_at_mut(size * tile);
         let (panels, rest) = rest.split_at_mut(if count >= MANY { tile * depth } else { 0 });
         let (key_space, value_space) = rest.split_at_mut(if S::NARROW { tile * depth } else { 0 });
         out.fill(0.0);
@@ -72,14 +73,14 @@ impl<'w, S: Stored> Loop for Part<'_, 'w, S> {
             if count >= MANY {
                 block::panels(keys, depth, panels);
             }
-            for first in (0..count).step_by(BLOCK) {
+            for first in (0..count).step_by(size) {
                 let mut near: [Range<usize>; BLOCK] = [const { 0..0 }; BLOCK];
-                for (at, near) in (first..count).zip(&mut near) {
+                for (at, near) in (first..count.min(first + size)).zip(&mut near) {
                     let seen = members.seen(at);
                     let own = seen.start.max(begin)..seen.end.min(end);
                     *near = if own.is_empty() { 0..0 } else { own.start - begin..own.end - begin };
                 }
-                let block = count >= MANY && first + BLOCK <= count;
+                let block = size == BLOCK && first + BLOCK <= count;
                 let together = near.iter().map(|near| near.start).min()..near.iter().map(|near| near.end).max();
                 if let (true, (Some(start), Some(end))) = (block, (together.start, together.end)) {
                     block::dots::<I>(from_fn(|at| members.query(first + at)), panels, start..end, scores);
@@ -104,7 +105,7 @@ impl<'w, S: Stored> Loop for Part<'_, 'w, S> {
                 if block && width.is_multiple_of(LANES) && near.iter().all(|own| *own == near[0]) {
                     block::weighted::<I>(from_fn(weights), values(0), &mut out[..BLOCK * width]);
                 } else {
-                    for (number, out) in out.chunks_exact_mut(width.max(1)).take(BLOCK).enumerate() {
+                    for (number, out) in out.chunks_exact_mut(width.max(1)).take(size).enumerate() {
                         weighted::<I>(weights(number), values(number), out);
                     }
                 }
@@ -132,6 +133,11 @@ impl<S: Stored> Members<'_, S> {
             });
         }
     }
+}
+
+/// Returns the queries that pass over a tile together, of so many in a part.
+fn block_of(count: usize) -> usize {
+    if count >= MANY { BLOCK } else { 1 }
 }
 
 /// Returns the workspace for so many widened numbers.
