@@ -27,7 +27,7 @@ const DEVICE_LOCAL: u32 = 1;
 /// allocated memory, but not for buffers.
 const USED: u32 = 0b1111;
 
-/// Capacities are multiples of this, so that small changes of other programs' memory do not change plans.
+/// Capacities are multiples of this, so that most small changes of other programs' memory do not change plans.
 const STEP: u64 = 64 << 20;
 
 /// A part is left to the driver, to blocks of wgpu's allocator that are not full, and to other programs: one in this

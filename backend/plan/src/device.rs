@@ -11,7 +11,7 @@ pub const HOST: DeviceId = DeviceId(0);
 pub const GPU_BATCH: usize = 32;
 
 /// Returns the most kernels in the command buffer of this number in a run: 4, 8, 16, and then [`GPU_BATCH`]. An idle
-/// device starts after few kernels, and each buffer takes longer than the encoding of the next.
+/// device starts after few kernels.
 pub fn gpu_batch(number: usize) -> usize {
     (4 << number.min(3)).min(GPU_BATCH)
 }

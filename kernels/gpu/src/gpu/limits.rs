@@ -14,8 +14,7 @@ pub(crate) const MOST_PASSES: usize = 60_000;
 /// Bytes of workgroup memory that kernels may use: WebGPU's default limit.
 pub(crate) const WORKGROUP_BYTES: u32 = 16 << 10;
 
-/// Bytes of the largest buffer whose words 32 bits can count; offsets and counts in shaders have 32 bits. Metal binds
-/// larger buffers.
+/// Bytes of the largest buffer that kernels read, all of which 32 bits can count. Metal binds larger buffers.
 const MOST_BYTES: u64 = (1 << 32) - 4;
 
 impl GpuLimits {
