@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _native
+from . import _native, errors
 from .errors import InputError
 
 # Names of element types in the library, and NumPy's types.
@@ -105,11 +105,16 @@ def given(inputs: Mapping[str, Any] | None, declared: Mapping[str, tuple[str | N
         raise InputError(f"inputs must be a dictionary from names to arrays, not {type(inputs).__name__}")
     parts: list[Given] = []
     for name, value in inputs.items():
-        if name not in declared:
-            raise InputError(f"the model has no input `{name}`; its inputs are {', '.join(declared)}")
-        dtype, kind = declared[name]
+        dtype, kind = declared.get(name, (None, "tensor"))
         parts += [_given(name, value, dtype)] if kind == "tensor" and value is not None else _parts(name, value, dtype, kind)
     return parts
+
+
+def refuse_unknown(inputs: Mapping[str, Any], declared: Mapping[str, tuple[str | None, str]]) -> None:
+    """Refuses inputs that the model does not have, as a session does. A pipeline would ignore them."""
+    for name in inputs:
+        if name not in declared:
+            raise errors.of("Input", f"the model has no input `{name}`; its inputs are {', '.join(declared)}", None, None, None, name)
 
 
 def _parts(name: str, value: Any, declared: str | None, kind: str) -> list[Given]:

@@ -66,7 +66,9 @@ class Pipeline:
             for at, one in enumerate(inputs):
                 if len(self._under_way) == most:
                     yield self._next()
-                self._under_way.append(self._pipeline.push(_arrays.given(one, self._declared), at < self._sequences))
+                given = _arrays.given(one, self._declared)
+                _arrays.refuse_unknown(one, self._declared)
+                self._under_way.append(self._pipeline.push(given, at < self._sequences))
             while self._under_way:
                 yield self._next()
         finally:

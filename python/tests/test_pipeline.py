@@ -41,8 +41,9 @@ def test_a_pipeline_says_what_is_wrong_and_ends():
     pipeline = own.pipeline({name: x}, measure=False)
     with pytest.raises(ab.AnabranchError):
         list(pipeline.map([{name: x[..., :1]}]))
-    with pytest.raises(ab.errors.InputError, match="has no input `other`"):
+    with pytest.raises(ab.errors.InputError, match="has no input `other`") as unknown:
         list(pipeline.map([{name: x, "other": x}]))
+    assert (unknown.value.kind, unknown.value.input) == ("Input", "other")
     assert len(list(pipeline.map([{name: x}]))) == 1
     pipeline.close()
     with pytest.raises(ab.AnabranchError):

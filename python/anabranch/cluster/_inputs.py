@@ -77,5 +77,6 @@ def packet_of(given: Mapping[str, Any], session: Session, opened: Mapping[str, A
         if value.optional and value.name not in bound.values() and (value.name in given) != (value.name in opened):
             text = "was not given when the pipeline was opened" if value.name in given else "was given when the pipeline was opened, and is missing"
             raise InputError(f"input `{value.name}` {text}; give it both times, or never")
+    _arrays.refuse_unknown(given, session._declared)
     parts = _arrays.given(given, session._declared)
     return {name: _arrays.array(dtype, list(shape), flat).copy() for name, dtype, shape, flat in parts}

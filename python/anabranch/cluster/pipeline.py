@@ -51,8 +51,7 @@ class Pipeline:
             for outputs in pipeline.map({"x": frame} for frame in frames):
                 ...
 
-    Each stage is an actor on one device of one node, with the constants of its own nodes only. A stage may have several actors, which
-    take inputs in turn. If all devices of a stage are of one kind, results are those of a session on that kind, bit for bit.
+    Each device has one actor, with the constants of its own stages only. A stage may have several actors, which take inputs in turn. If all devices of a stage are of one kind, results are those of a session on that kind, bit for bit.
 
     If a node or an actor dies, or does not answer, the model is divided again over the other nodes, and all inputs without a result are
     computed again. No result is lost or comes twice. `events` says what happened. A node that joins the cluster is used after
