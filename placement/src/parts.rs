@@ -55,7 +55,7 @@ pub struct Found {
 /// `overhead` holds the time that each part costs a device, by device. Returns `None` if no schedule has few enough
 /// parts.
 ///
-/// `O(placements × parts² × (edges + parts × devices))` after the search of `auto`.
+/// `O(placements × parts² × (edges × log edges + parts × (parts + devices)))` after the search of `auto`.
 ///
 /// # Errors
 /// If no strategy finds a placement.
@@ -193,6 +193,7 @@ fn part_of(problem: &Problem<'_>, parts: &[Part]) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::graph::DatumId;
     use crate::random::Random;
     use crate::sample;
 
@@ -235,14 +236,15 @@ mod tests {
         for seed in 0..60 {
             let count = 2 + random.below(24) as u32;
             let operations: Vec<f64> = (0..count).map(|_| random.uniform(0.0, 8.0)).collect();
-            let mut edges = Vec::new();
+            let mut graph = sample::tasks(&operations);
+            // Two data of each task, which several tasks may read.
+            let data: Vec<DatumId> = (0..2 * count).map(|at| graph.datum(TaskId(at / 2), random.below(30))).collect();
             for to in 1..count {
-                for _ in 0..random.below(3) {
-                    edges.push((random.below(u64::from(to)) as u32, to, random.below(30)));
-                }
+                let read: BTreeSet<u64> = (0..random.below(4)).map(|_| random.below(2 * u64::from(to))).collect();
+                read.iter().for_each(|datum| graph.consume(data[*datum as usize], TaskId(to)));
             }
             let speeds: Vec<f64> = (0..1 + random.below(4)).map(|_| random.uniform(0.5, 2.0)).collect();
-            let loaded = sample::problem(sample::graph(&operations, &edges), &speeds);
+            let loaded = sample::problem(graph.build().unwrap(), &speeds);
             let problem = loaded.problem().unwrap();
             let overhead: Vec<f64> = speeds.iter().map(|_| random.uniform(0.0, 1.0)).collect();
             let auto = Auto { evaluations: Some(20), seed };

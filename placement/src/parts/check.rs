@@ -24,10 +24,13 @@ pub enum Violation {
     /// Messages that are not those that the parts need.
     #[error("part {part} sends {given} bytes to {to}, but its readers there need {needed}")]
     Message { part: usize, to: DeviceId, given: u64, needed: u64 },
+    /// Messages that do not leave in the order of the parts that read them first.
+    #[error("the messages of part {part} do not leave in the order of their first readers")]
+    MessageOrder { part: usize },
     /// A part that starts before its inputs are there or its device is free, or that starts late.
     #[error("part {part} starts at {given} s instead of {due} s")]
     Start { part: usize, given: f64, due: f64 },
-    /// A part that starts although an earlier part of its device could.
+    /// A part that starts although another part of its device could start before, or an earlier part at the same time.
     #[error("part {part} starts before part {before}, which is ready")]
     Turn { part: usize, before: usize },
     /// A part or a message that takes another time than its work or its link.
@@ -103,16 +106,22 @@ impl Checker<'_> {
 
     fn messages(&self, violations: &mut Vec<Violation>) {
         for (part, Part { device, .. }) in self.parts.iter().enumerate() {
-            let mut needed: BTreeMap<DeviceId, BTreeSet<DatumId>> = BTreeMap::new();
+            let (mut needed, mut first) = (BTreeMap::<DeviceId, BTreeSet<DatumId>>::new(), BTreeMap::new());
             for (reader, datum) in self.reads(part).filter(|(reader, _)| self.parts[*reader].device != *device) {
-                needed.entry(self.parts[reader].device).or_default().insert(datum);
+                let to = self.parts[reader].device;
+                needed.entry(to).or_default().insert(datum);
+                first.entry(to).and_modify(|first: &mut usize| *first = reader.min(*first)).or_insert(reader);
             }
+            let first: BTreeSet<(usize, DeviceId)> = first.into_iter().map(|(to, reader)| (reader, to)).collect();
             let sent = self.forecast.messages.iter().filter(|message| message.from == part);
+            if !sent.clone().map(|message| (message.reader, message.to)).eq(first) {
+                violations.push(Violation::MessageOrder { part });
+            }
             let mut given: BTreeMap<DeviceId, u64> = sent.clone().map(|message| (message.to, message.bytes)).collect();
             let mut now = self.forecast.spans[part].end;
             for message in sent {
                 let due = now + self.problem.transfer_time(message.bytes, *device, message.to);
-                if (message.start - now).abs() > self.slack || (message.end - due).abs() > self.slack {
+                if !self.agree(message.start, now) || !self.agree(message.end, due) {
                     violations.push(Violation::Duration { part });
                 }
                 now = message.end;
@@ -126,6 +135,11 @@ impl Checker<'_> {
             }
             violations.extend(given.into_iter().map(|(to, given)| Violation::Message { part, to, given, needed: 0 }));
         }
+    }
+
+    /// Whether times are equal up to rounding. Infinite ones and those that are no number never are.
+    fn agree(&self, given: f64, due: f64) -> bool {
+        given.is_finite() && (given - due).abs() <= self.slack
     }
 
     /// Time at which the device of a part can begin with another one.
@@ -155,15 +169,16 @@ impl Checker<'_> {
             let mut free = 0.0;
             for (place, &part) in turns.iter().enumerate() {
                 let (given, due) = (spans[part].start, f64::max(free, ready[part]));
-                if (given - due).abs() > slack {
+                if !self.agree(given, due) {
                     violations.push(Violation::Start { part, given, due });
                 }
-                let is_before = |other: &&usize| **other < part && ready[**other] < given - slack;
+                let is_before =
+                    |other: &&usize| ready[**other] < given - slack && (**other < part || free < given - slack);
                 if let Some(before) = turns[place + 1..].iter().find(is_before) {
                     violations.push(Violation::Turn { part, before: *before });
                 }
                 let work: f64 = self.parts[part].tasks.iter().map(|task| self.problem.time(*task, device)).sum();
-                if (spans[part].end - given - work - self.overhead[device.index()]).abs() > slack {
+                if !self.agree(spans[part].end, given + work + self.overhead[device.index()]) {
                     violations.push(Violation::Duration { part });
                 }
                 free = self.released(part);
@@ -176,9 +191,7 @@ impl Checker<'_> {
         };
         let period = self.problem.platform().device_ids().map(busy).fold(0.0, f64::max);
         for (given, due) in [(self.forecast.latency, latency), (self.forecast.period, period)] {
-            // The comparison is also false if a time is not a number.
-            let agrees = (given - due).abs() <= slack;
-            if !agrees {
+            if !self.agree(given, due) {
                 violations.push(Violation::Total { given, due });
             }
         }
@@ -219,5 +232,39 @@ mod tests {
         assert!(matches!(faults(&|_, times| times.period *= 2.0)[..], [Violation::Total { .. }]));
         let turned = faults(&|parts, _| parts.swap(1, 3));
         assert!(!turned.is_empty());
+        for endless in [f64::INFINITY, f64::NAN] {
+            assert!(!faults(&|_, times| times.latency = endless).is_empty());
+            assert!(!faults(&|_, times| times.spans[1].end = endless).is_empty());
+        }
+    }
+
+    #[test]
+    fn a_device_that_waits_although_a_later_part_is_ready_is_found() {
+        let loaded = sample::problem(sample::graph(&[1.0, 1.0, 5.0], &[(0, 1, 10)]), &[1.0, 1.0]);
+        let problem = loaded.problem().unwrap();
+        let parts =
+            [0, 1, 1].iter().zip(0..).map(|(on, task)| Part { device: DeviceId(*on), tasks: vec![TaskId(task)] });
+        let (parts, overhead) = (parts.collect::<Vec<_>>(), [0.0; 2]);
+        let mut times = forecast(&problem, &parts, &overhead);
+        assert_eq!(check(&problem, &parts, &overhead, &times), []);
+        assert_eq!(times.latency, 6.0);
+        let span = |start, end| super::super::PartSpan { start, end };
+        times.spans[1..].copy_from_slice(&[span(2.0, 3.0), span(3.0, 8.0)]);
+        times.latency = 8.0;
+        assert_eq!(check(&problem, &parts, &overhead, &times), [Violation::Turn { part: 1, before: 2 }]);
+    }
+
+    #[test]
+    fn messages_in_another_order_are_found() {
+        let loaded = sample::problem(sample::graph(&[1.0, 5.0, 5.0], &[(0, 1, 10), (0, 2, 10)]), &[1.0; 3]);
+        let problem = loaded.problem().unwrap();
+        let parts: Vec<Part> = (0..3).map(|at| Part { device: DeviceId(at), tasks: vec![TaskId(at)] }).collect();
+        let mut times = forecast(&problem, &parts, &[0.0; 3]);
+        assert_eq!(check(&problem, &parts, &[0.0; 3], &times), []);
+        let [one, other] = &mut times.messages[..] else { unreachable!("two readers") };
+        std::mem::swap(&mut one.to, &mut other.to);
+        std::mem::swap(&mut one.reader, &mut other.reader);
+        times.spans.swap(1, 2);
+        assert_eq!(check(&problem, &parts, &[0.0; 3], &times), [Violation::MessageOrder { part: 0 }]);
     }
 }
