@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Most parts of a schedule before neighbours are merged. Schedules with more parts are not considered.
 const MOST_PARTS: usize = 256;
 /// Share by which merging may make the latency longer: a part less is worth that.
-const ROUNDING: f64 = 1e-3;
+const TOLERANCE: f64 = 1e-3;
 
 /// Tasks that run on one device without a message in between.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,11 +117,11 @@ pub fn parts_of(problem: &Problem<'_>, schedule: &Schedule) -> Vec<Part> {
     parts
 }
 
-/// Merges neighbours on one device until each merge would make the latency longer, within [`ROUNDING`]. Returns the
+/// Merges neighbours on one device until each merge would make the latency longer, within [`TOLERANCE`]. Returns the
 /// parts with their forecast.
 fn merged(problem: &Problem<'_>, parts: Vec<Part>, overhead: &[f64]) -> (Vec<Part>, Forecast) {
     let mut known = forecast(problem, &parts, overhead);
-    let most = known.latency * (1.0 + ROUNDING);
+    let most = known.latency * (1.0 + TOLERANCE);
     let mut parts = parts;
     loop {
         let (before, mut at) = (parts.len(), 0);
@@ -193,6 +193,7 @@ fn part_of(problem: &Problem<'_>, parts: &[Part]) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bound::lower_bound;
     use crate::graph::DatumId;
     use crate::random::Random;
     use crate::sample;
@@ -255,7 +256,8 @@ mod tests {
                 assert_eq!(check(&problem, &finest, &overhead, &first), [], "seed {seed}");
                 let (parts, last) = merged(&problem, finest, &overhead);
                 assert_eq!(check(&problem, &parts, &overhead, &last), [], "seed {seed}");
-                assert!(last.latency <= first.latency * (1.0 + ROUNDING));
+                assert!(last.latency <= first.latency * (1.0 + TOLERANCE));
+                assert!(last.latency >= lower_bound(&problem).value * (1.0 - 1e-9), "seed {seed}");
                 several += usize::from(parts.len() > 3);
             }
         }

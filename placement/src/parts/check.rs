@@ -12,6 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 #[non_exhaustive]
 #[expect(missing_docs, reason = "fields are what the messages call them")]
 pub enum Violation {
+    /// Parts, spans, messages or overheads that do not belong to each other or to the problem.
+    #[error("a task, a device or a part does not exist, or there are not as many spans as parts")]
+    Unknown,
     /// A task that is in no part or in several, or on a device that is not feasible.
     #[error("{task} is not in exactly one part, on a device that can run it")]
     Task { task: TaskId },
@@ -47,6 +50,9 @@ const ROUNDING: f64 = 1e-9;
 /// Checks parts, given in an order in which each comes after those that it waits for, and their forecast. Returns all
 /// faults.
 pub fn check(problem: &Problem<'_>, parts: &[Part], overhead: &[f64], forecast: &Forecast) -> Vec<Violation> {
+    if !belong_together(problem, parts, overhead, forecast) {
+        return vec![Violation::Unknown];
+    }
     let mut violations = structure(problem, parts);
     if violations.is_empty() {
         let checker = Checker { problem, parts, overhead, forecast, slack: forecast.latency.abs() * ROUNDING };
@@ -54,6 +60,17 @@ pub fn check(problem: &Problem<'_>, parts: &[Part], overhead: &[f64], forecast: 
         checker.times(&mut violations);
     }
     violations
+}
+
+/// Whether all tasks, devices and parts exist, and each part has a span and each device an overhead.
+fn belong_together(problem: &Problem<'_>, parts: &[Part], overhead: &[f64], forecast: &Forecast) -> bool {
+    let (tasks, devices) = (problem.graph().task_count(), problem.platform().device_count());
+    let exists = |part: &Part| part.device.index() < devices && part.tasks.iter().all(|task| task.index() < tasks);
+    let mut sent = forecast.messages.iter();
+    forecast.spans.len() == parts.len()
+        && overhead.len() == devices
+        && parts.iter().all(exists)
+        && sent.all(|message| message.from < parts.len() && message.reader < parts.len())
 }
 
 fn structure(problem: &Problem<'_>, parts: &[Part]) -> Vec<Violation> {
@@ -202,6 +219,9 @@ impl Checker<'_> {
 mod tests {
     use super::super::forecast;
     use super::*;
+    use crate::graph::{GraphBuilder, Task};
+    use crate::platform::{Device, DeviceKind};
+    use crate::problem::MemoryRule;
     use crate::sample;
 
     #[test]
@@ -219,7 +239,7 @@ mod tests {
             change(&mut parts, &mut times);
             check(&problem, &parts, &overhead, &times)
         };
-        assert!(matches!(faults(&|parts, _| _ = parts.pop())[..], [Violation::Task { .. }]));
+        assert!(matches!(faults(&|parts, _| _ = parts[3].tasks.pop())[..], [Violation::Task { .. }]));
         assert!(matches!(faults(&|parts, _| parts.swap(0, 1))[..], [Violation::Order { .. }]));
         let bytes = faults(&|_, times| times.messages[0].bytes = 5);
         assert!(bytes.iter().any(|fault| matches!(fault, Violation::Message { given: 5, needed: 10, .. })));
@@ -232,10 +252,37 @@ mod tests {
         assert!(matches!(faults(&|_, times| times.period *= 2.0)[..], [Violation::Total { .. }]));
         let turned = faults(&|parts, _| parts.swap(1, 3));
         assert!(!turned.is_empty());
+        let foreign: [&dyn Fn(&mut Vec<Part>, &mut Forecast); 5] = [
+            &|_, times| _ = times.spans.pop(),
+            &|parts, _| parts.push(part(0, 0)),
+            &|parts, _| parts[0].device = DeviceId(2),
+            &|parts, _| parts[0].tasks.push(TaskId(4)),
+            &|_, times| times.messages[0].from = 4,
+        ];
+        for change in foreign {
+            assert_eq!(faults(change), [Violation::Unknown]);
+        }
+        assert_eq!(check(&problem, &sound, &[0.5], &times), [Violation::Unknown]);
         for endless in [f64::INFINITY, f64::NAN] {
             assert!(!faults(&|_, times| times.latency = endless).is_empty());
             assert!(!faults(&|_, times| times.spans[1].end = endless).is_empty());
         }
+    }
+
+    #[test]
+    fn a_device_whose_memory_is_too_small_is_found() {
+        let mut builder = GraphBuilder::new();
+        let tasks = [6, 5].map(|bytes| builder.task(Task::new(bytes.to_string()).with_memory(bytes)));
+        let devices = [10, 20].map(|memory| Device::new(memory.to_string(), DeviceKind::Cpu).with_memory(memory));
+        let loaded = sample::on(builder.build().unwrap(), devices, MemoryRule::Resident);
+        let problem = loaded.problem().unwrap();
+        let faults = |device| {
+            // A part for each task: memory is that of all parts of a device.
+            let parts = tasks.map(|task| Part { device: DeviceId(device), tasks: vec![task] });
+            check(&problem, &parts, &[0.0; 2], &forecast(&problem, &parts, &[0.0; 2]))
+        };
+        assert_eq!(faults(0), [Violation::Memory { device: DeviceId(0), needed: 11, memory: 10 }]);
+        assert_eq!(faults(1), []);
     }
 
     #[test]

@@ -104,6 +104,32 @@ fn stages_that_run_at_the_same_time_have_the_bits_of_one_session() {
 }
 
 #[test]
+fn stages_that_run_at_the_same_time_leave_memory_for_values() {
+    let wanted = DivisionOptions { goal: Goal::Latency, replication: false, branches: true };
+    let mut limited = 0;
+    for model in MODELS {
+        let session = open(model, false);
+        let inputs = &sets(&session, 1)[0];
+        let find =
+            |memory| divide(&session, inputs, &machines(&session, inputs, 3, memory), &DividedState::default(), wanted);
+        let weights: u64 = find(None).expect("it divides").stages.iter().map(|stage| stage.weights).sum();
+        let values = inputs.iter().map(|(_, input)| input.bytes().len() as u64).max().expect("an input");
+        for share in [2, 3, 4, 6] {
+            let memory = weights * share / 4 + values;
+            let Ok(division) = find(Some(memory)) else { continue };
+            for number in (1..=3).filter(|_| !division.chain) {
+                let name = format!("node{number}/cpu0");
+                let own = division.stages.iter().filter(|stage| stage.devices == [name.as_str()]);
+                let held: u64 = own.map(|stage| stage.weights).sum();
+                assert!(held + values <= memory, "{model}: {held} and {values} bytes in {memory}");
+                limited += 1;
+            }
+        }
+    }
+    assert!(limited >= 6, "{limited} devices were limited");
+}
+
+#[test]
 fn weights_that_no_device_holds_are_divided() {
     let mut several = 0;
     for model in MODELS {

@@ -13,8 +13,10 @@ use anabranch_placement::cost::CostTable;
 use anabranch_placement::graph::{GraphBuilder, Task, TaskGraph, TaskId};
 use anabranch_placement::parts::{Part, best_parts};
 use anabranch_placement::pipeline::{Port, Processors};
+use anabranch_placement::place::PlaceError;
 use anabranch_placement::platform::{Device, DeviceId, DeviceKind, Platform};
 use anabranch_placement::problem::{MemoryRule, Problem};
+use anabranch_planning::PlanningError;
 use anabranch_session::SessionError;
 use std::collections::BTreeSet;
 
@@ -36,17 +38,19 @@ pub(super) struct Branches {
 
 impl Branches {
     /// Returns the parts of the least latency that was found; `None` if the devices' memory admits none. `hand_over`
-    /// holds the time that each part costs its device, by device.
+    /// holds the time that each part costs its device, by device, and `values` the bytes that each device leaves free
+    /// for values.
     pub(super) fn of(
         program: &Program,
         devices: &Devices<'_>,
         processors: &Processors,
         hand_over: &[f64],
+        values: u64,
     ) -> Result<Option<Self>, SessionError> {
         let rows = Rows::of(program, devices.memory.iter().flatten().min().map(|least| least / MEMORY_SHARE));
         let graph = rows.graph(program)?;
         let (source, sink) = (TaskId(rows.nodes.len() as u32), TaskId(rows.nodes.len() as u32 + 1));
-        let platform = platform(devices, processors)?;
+        let platform = platform(devices, processors, values)?;
         let outside = DeviceId(devices.names.len() as u32);
         let seconds = |task: TaskId, device: DeviceId| match (task == source || task == sink, device == outside) {
             (true, true) => Some(0.0),
@@ -60,7 +64,11 @@ impl Branches {
         // Not enough memory for a task on any device, or for all of them: the chain's error says what is missing.
         let Ok(problem) = Problem::new(&graph, &platform, &costs, MemoryRule::Resident) else { return Ok(None) };
         let overhead: Vec<f64> = hand_over.iter().copied().chain([0.0]).collect();
-        let Ok(Some(found)) = best_parts(&problem, &overhead, EVALUATIONS) else { return Ok(None) };
+        let found = match best_parts(&problem, &overhead, EVALUATIONS) {
+            Ok(Some(found)) => found,
+            Err(error @ PlaceError::Interrupted) => return Err(PlanningError::from(error).into()),
+            Ok(None) | Err(_) => return Ok(None),
+        };
         let name = |device: DeviceId| devices.names.get(device.index()).map_or(OUTSIDE, String::as_str).to_owned();
         let kept: Vec<&Part> = found.parts.iter().filter(|part| part.device != outside).collect();
         let messages = found.forecast.messages.iter().map(|message| DivisionMessage {
@@ -78,9 +86,7 @@ impl Branches {
             stages: rows.stages(&kept, program, devices),
         }))
     }
-}
 
-impl Branches {
     pub(super) fn division(self, lower_bound: f64, bytes_out: u64) -> Division {
         Division {
             how: self.how,
@@ -117,10 +123,13 @@ fn bytes_of(program: &Program, values: &BTreeSet<ValueId>) -> u64 {
     values.iter().map(|value| program.value(*value).spec.bytes() as u64).fold(0, u64::saturating_add)
 }
 
-/// Returns the devices of all machines, and behind them the process that gives inputs and takes results.
-fn platform(devices: &Devices<'_>, processors: &Processors) -> Result<Platform, SessionError> {
-    let device =
-        |(name, memory): (&String, &Option<u64>)| Device { memory: *memory, ..Device::new(name, DeviceKind::Cpu) };
+/// Returns the devices of all machines, with memory except for `values`, and behind them the process that gives inputs
+/// and takes results.
+fn platform(devices: &Devices<'_>, processors: &Processors, values: u64) -> Result<Platform, SessionError> {
+    let device = |(name, memory): (&String, &Option<u64>)| {
+        let memory = memory.map(|bytes| bytes.saturating_sub(values));
+        Device { memory, ..Device::new(name, DeviceKind::Cpu) }
+    };
     let mut all: Vec<Device> = devices.names.iter().zip(&devices.memory).map(device).collect();
     let outside = all.len();
     all.push(Device::new(OUTSIDE, DeviceKind::Other));

@@ -158,8 +158,12 @@ pub fn divide(
     let problem = problem.map_err(|error| refused(error.to_string()))?;
     let chosen = choose(&problem, options.goal).map_err(|error| infeasible(&error, &problem, &devices))?;
     let wide = options.branches && options.goal == Goal::Latency && states.is_empty();
-    let branches =
-        if wide { Branches::of(program, &devices, problem.processors(), &devices.hand_over(machines))? } else { None };
+    let values = problem.stages().stages.iter().map(|stage| stage.activations).max().unwrap_or(0);
+    let hand_over = devices.hand_over(machines);
+    let branches = match wide {
+        true => Branches::of(program, &devices, problem.processors(), &hand_over, values)?,
+        false => None,
+    };
     let lower_bound = branches.as_ref().map_or(chosen.lower_bound, |found| found.lower_bound.min(chosen.lower_bound));
     let bytes_out = problem.stages().data[sizes.len()];
     if let Some(found) = branches.filter(|found| found.latency < chosen.performance.latency * (1.0 - GAIN)) {
