@@ -87,6 +87,20 @@ def with_memory(platform, bytes):
 
 
 ONE_CPU = {"gpu": False, "threads": 1}
+
+
+def equal(results, given, model):
+    """Whether there is a result for each input; each must have the names, types, shapes and bits of one session's."""
+    session = ab.Session(model, **ONE_CPU)
+    count = 0
+    for outputs, inputs in zip(results, given, strict=True):
+        wanted = session.run(inputs)
+        assert list(outputs) == list(wanted)
+        for name, array in wanted.items():
+            assert (outputs[name].dtype, outputs[name].shape) == (array.dtype, array.shape), name
+            assert outputs[name].tobytes() == array.tobytes(), name
+        count += 1
+    return count == len(given)
 """Options of sessions on the nodes of a cluster."""
 WIDTH, LAYERS = 64, 6
 """Sizes of the models that are divided over a cluster."""

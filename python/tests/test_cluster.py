@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 import pytest
-from conftest import LAYERS, ONE_CPU, WIDTH, samples, with_memory
+from conftest import LAYERS, ONE_CPU, WIDTH, equal, samples, with_memory
 
 import anabranch as ab
 
@@ -65,18 +65,6 @@ def over_three_nodes(platform, model):
     ) as pipeline:
         assert len(pipeline.plan["stages"]) >= 2
         yield pipeline
-
-
-def equal(results, given, model):
-    session = ab.Session(model, **ONE_CPU)
-    count = 0
-    for outputs, inputs in zip(results, given, strict=True):
-        wanted = session.run(inputs)
-        assert list(outputs) == list(wanted)
-        for name, array in wanted.items():
-            assert outputs[name].dtype == array.dtype and outputs[name].tobytes() == array.tobytes(), name
-        count += 1
-    return count == len(given)
 
 
 def test_a_platform_names_nodes_devices_and_links(platform, tmp_path):

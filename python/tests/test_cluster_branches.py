@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 import pytest
-from conftest import ONE_CPU, built, with_memory
+from conftest import ONE_CPU, built, equal, with_memory
 
 import anabranch as ab
 
@@ -64,18 +64,6 @@ def wide(seed, branches=3):
 def samples(count, seed=0):
     numbers = np.random.default_rng(seed)
     return [{name: numbers.standard_normal((ROWS, width), dtype=np.float32) for name, width in (("x", 32), ("z", 16))} for _ in range(count)]
-
-
-def equal(results, given, model):
-    session = ab.Session(model, **ONE_CPU)
-    count = 0
-    for outputs, inputs in zip(results, given, strict=True):
-        wanted = session.run(inputs)
-        assert set(outputs) == set(wanted)
-        for name, array in wanted.items():
-            assert outputs[name].shape == array.shape and outputs[name].tobytes() == array.tobytes(), name
-        count += 1
-    return count == len(given)
 
 
 @pytest.fixture(scope="module")
