@@ -115,23 +115,27 @@ impl GpuSide {
 }
 
 impl Making<'_> {
-    /// Compiles the kernels of all nodes on all processors, because a new pipeline takes milliseconds. Returns the
-    /// error of the first node that has one.
+    /// Compiles the kernels of all nodes. From the first new pipeline on, which takes milliseconds, this happens on all
+    /// processors. Returns the error of the first node that has one.
     fn compile(&self, device: &str) -> Result<Vec<Vec<Kernel>>, ExecError> {
         let nodes = &self.worker_program.nodes;
         let compiled: Vec<OnceLock<Result<Vec<Kernel>, ExecError>>> = nodes.iter().map(|_| OnceLock::new()).collect();
         let next = AtomicUsize::new(0);
-        let work = || {
-            loop {
-                let at = next.fetch_add(1, Ordering::Relaxed);
-                let Some(node) = nodes.get(at) else { return };
-                if compiled[at].get_or_init(|| self.compile_call(node, device)).is_err() {
-                    // Earlier nodes are done or in work.
-                    next.fetch_max(nodes.len(), Ordering::Relaxed);
-                }
+        let step = || {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(node) = nodes.get(at) else { return false };
+            if compiled[at].get_or_init(|| self.compile_call(node, device)).is_err() {
+                // Earlier nodes are done or in work.
+                next.fetch_max(nodes.len(), Ordering::Relaxed);
             }
+            true
         };
-        let threads = thread::available_parallelism().map_or(1, NonZero::get).min(nodes.len().div_ceil(FEW));
+        let work = || while step() {};
+        // wgpu keeps some memory of each thread that ever used it, so that threads start only for new pipelines.
+        let known = self.gpu.pipeline_count();
+        while self.gpu.pipeline_count() == known && step() {}
+        let left = nodes.len().saturating_sub(next.load(Ordering::Relaxed));
+        let threads = thread::available_parallelism().map_or(1, NonZero::get).min(left.div_ceil(FEW));
         thread::scope(|scope| {
             // If the system starts no more threads, the existing threads do the work.
             let helpers: Vec<_> =

@@ -58,7 +58,7 @@ impl Pipelines {
             gpu.guarded(label, || Ok(compile(gpu.device(), label, source, layouts)))
         });
         if result.is_err() {
-            self.kept().forget(source);
+            self.kept().forget(source, |entry| Arc::ptr_eq(entry, &compiled));
         }
         result.clone()
     }
@@ -100,8 +100,11 @@ impl<T: Clone + Default> Kept<T> {
         entry
     }
 
-    fn forget(&mut self, source: &str) {
-        self.entries.remove(source);
+    /// Drops the entry of a source if it is this one: another thread may have replaced it meanwhile.
+    fn forget(&mut self, source: &str, is_it: impl Fn(&T) -> bool) {
+        if self.entries.get(source).is_some_and(|(_, entry)| is_it(entry)) {
+            self.entries.remove(source);
+        }
     }
 }
 

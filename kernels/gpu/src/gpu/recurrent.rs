@@ -10,6 +10,19 @@ use std::ops::Range;
 /// Maximum units: workgroup memory holds three vectors of this many.
 const MOST_UNITS: usize = 1024;
 
+/// Functions of a cell that keeps nothing besides the hidden state.
+const NO_CELL_STATE: &str = "
+fn first_kept(index: u32) -> f32 {
+    return 0.0;
+}
+
+fn last_kept(index: u32) -> f32 {
+    return 0.0;
+}
+
+fn keep_last(index: u32, value: f32) {}
+";
+
 struct Layer<'n> {
     op: &'n Recurrent,
     steps: usize,
@@ -94,11 +107,11 @@ impl Layer<'_> {
         match self.op.kind {
             RecurrentKind::Gru { linear_before_reset: true } => {
                 shader.code(&sums("gates", "hidden", 0..3));
-                shader.code(include_str!("recurrent_gru_reset_after.wgsl"));
+                shader.code(NO_CELL_STATE).code(include_str!("recurrent_gru_reset_after.wgsl"));
             }
             RecurrentKind::Gru { linear_before_reset: false } => {
                 shader.code(&sums("gates", "hidden", 0..2)).code(&sums("proposal", "next", 2..3));
-                shader.code(include_str!("recurrent_gru.wgsl"));
+                shader.code(NO_CELL_STATE).code(include_str!("recurrent_gru.wgsl"));
             }
             RecurrentKind::Lstm => {
                 shader.read("c0", "f32", recorder.input(4)?).write("last_c", "f32", recorder.output(2)?);

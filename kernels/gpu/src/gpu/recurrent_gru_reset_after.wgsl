@@ -1,15 +1,5 @@
 // Cell of a GRU for recurrent.wgsl that applies the reset gate after the product; gates z, r, h.
 
-fn first_kept(index: u32) -> f32 {
-    return 0.0;
-}
-
-fn last_kept(index: u32) -> f32 {
-    return 0.0;
-}
-
-fn keep_last(index: u32, value: f32) {}
-
 fn advance(first: u32, thread: u32) {
     for (var unit = thread; unit < UNITS; unit = unit + 256u) {
         let gates = gates(unit);
