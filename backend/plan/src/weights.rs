@@ -305,3 +305,37 @@ impl fmt::Debug for Weights {
         f.debug_struct("Weights").field("host", &host).field("unused", &unused).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anabranch_kernels::{Shape, Tensor};
+
+    #[test]
+    fn small_packed_forms_share_pages() {
+        let sizes = [[1024, 1024], [512, 1000], [300, 256], [129, 65], [3, 16]];
+        let wanted: Vec<Wanted> = sizes.iter().map(|size| wanted(*size)).collect();
+        let shared: Vec<bool> = wanted.iter().map(Wanted::shares_pages).collect();
+        assert_eq!(shared, [false, true, true, true, false]);
+        let weights = Weights::default();
+        let together = weights.on_host(&wanted).expect("there is memory");
+        let place = |at: usize| together[at].bytes().as_ptr() as usize;
+        let reach = (1..4).map(|at| place(at) + together[at].len()).max().unwrap() - (1..4).map(place).min().unwrap();
+        let sum: usize = together[1..4].iter().map(|form| form.len()).sum();
+        assert!(reach < sum + 3 * 64, "{reach} bytes hold {sum}");
+        for (at, wanted) in wanted.iter().enumerate() {
+            let alone = Weights::default().on_host(std::slice::from_ref(wanted)).expect("there is memory");
+            assert_eq!(together[at].bytes(), alone[0].bytes(), "{:?}", sizes[at]);
+        }
+        drop(together);
+        weights.trim();
+        assert_eq!(weights.host_bytes(), (0, 0));
+    }
+
+    fn wanted(size: [usize; 2]) -> Wanted {
+        let elements: Vec<f32> = (0..size[0] * size[1]).map(|at| (at % 977) as f32).collect();
+        let shape = Shape::new(size.to_vec()).expect("small");
+        let tensor = Tensor::from_elements(shape, &elements).expect("as many as the shape says");
+        Wanted { constant: Constant::from(tensor), layout: Some(Layout::right(1, size, false, 16)) }
+    }
+}

@@ -74,12 +74,7 @@ impl<'w, S: Stored> Loop for Part<'_, 'w, S> {
                 block::panels(keys, depth, panels);
             }
             for first in (0..count).step_by(size) {
-                let mut near: [Range<usize>; BLOCK] = [const { 0..0 }; BLOCK];
-                for (at, near) in (first..count.min(first + size)).zip(&mut near) {
-                    let seen = members.seen(at);
-                    let own = seen.start.max(begin)..seen.end.min(end);
-                    *near = if own.is_empty() { 0..0 } else { own.start - begin..own.end - begin };
-                }
+                let mut near = members.near(first..count.min(first + size), begin..end);
                 let block = size == BLOCK && first + BLOCK <= count;
                 let together = near.iter().map(|near| near.start).min()..near.iter().map(|near| near.end).max();
                 if let (true, (Some(start), Some(end))) = (block, (together.start, together.end)) {
@@ -121,6 +116,18 @@ impl<'w, S: Stored> Loop for Part<'_, 'w, S> {
 }
 
 impl<S: Stored> Members<'_, S> {
+    /// Returns the places of a tile that each of at most [`BLOCK`] queries sees.
+    #[inline(always)]
+    fn near(&self, queries: Range<usize>, tile: Range<usize>) -> [Range<usize>; BLOCK] {
+        let mut near = [const { 0..0 }; BLOCK];
+        for (at, near) in queries.zip(&mut near) {
+            let seen = self.seen(at);
+            let own = seen.start.max(tile.start)..seen.end.min(tile.end);
+            *near = if own.is_empty() { 0..0 } else { own.start - tile.start..own.end - tile.start };
+        }
+        near
+    }
+
     /// Scales, bends and adds to the scores of a query with keys from `key` on.
     #[inline(always)]
     fn change<I: Isa>(&self, at: usize, key: usize, scores: &mut [f32]) {
