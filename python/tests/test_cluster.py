@@ -168,7 +168,7 @@ def test_a_report_has_stages_links_and_lanes(alone, tmp_path):
     for stage in alone.plan["stages"]:
         assert page.count(stage["devices"][0]) >= 4, "in tables and as a lane"
     # Each stage has run each input, and the driver has sent each of its 25 × 4 × 64 numbers.
-    assert f"the last {25 * len(alone.plan['stages'])} runs" in page and "input 24: " in page and "25 KiB" in page
+    assert f"the last {25 * len(alone.plan['stages'])} runs" in page and "25 KiB" in page
     with pytest.raises(ab.errors.InputError, match="`path` is int"):
         alone.report(5)
 
