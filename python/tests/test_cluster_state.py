@@ -6,7 +6,7 @@ import signal
 
 import numpy as np
 import pytest
-from conftest import LAYERS, ONE_CPU, WIDTH, samples, with_memory
+from conftest import LAYERS, ONE_CPU, WIDTH, built, samples, with_memory
 
 import anabranch as ab
 
@@ -88,3 +88,13 @@ def test_states_that_a_process_has_lost_are_computed_again(stateful, recurrent):
             os.kill(ray.get(replica.actor.ping.options(concurrency_group="health").remote()), signal.SIGKILL)
             killed += 1
     assert at == 59 and killed == 3 and len(stateful.events) >= killed
+
+
+def test_a_state_that_no_node_reads_stays_on_one_device(platform):
+    nodes = [helper.make_node("Relu", ["x"], ["y"]), helper.make_node("Identity", ["x"], ["s2"])]
+    model = built(nodes, [(name, TensorProto.FLOAT, [2]) for name in ("x", "s")], [(name, TensorProto.FLOAT, [2]) for name in ("y", "s2", "s")])
+    for sequences in (1, 2):
+        with cluster.Pipeline(model, platform, measure=False, feed={"s2": "s"}, sequences=sequences, **ONE_CPU) as pipeline:
+            given = [{"x": np.full(2, number, np.float32)} for number in range(1, 8)]
+            found = [int(outputs["s"][0]) for outputs in pipeline.map(given)]
+            assert found == [*[0] * sequences, *range(1, 8 - sequences)]

@@ -1,11 +1,11 @@
 //! A program as a chain of intervals, which stages are made of.
 
-use super::feedback::Feedback;
+use super::feedback::{Feedback, stages_of};
 use super::interval::Cut;
 use super::mapping::refused;
 use anabranch_ir::program::{NodeId, Origin, Program};
-use anabranch_placement::pipeline::Stages;
 use anabranch_placement::pipeline::cut::{Carried, CutOptions, cut};
+use anabranch_placement::pipeline::{StageKind, Stages};
 use anabranch_placement_core::graph::{GraphBuilder, Task, TaskGraph, TaskId};
 use anabranch_session::SessionError;
 
@@ -37,11 +37,16 @@ impl Chain {
         let seconds = |task: TaskId, processor: usize| Some(seconds(NodeId(task.0), processor));
         let carried: Vec<Carried> = states.iter().map(|state| state.carried.clone()).collect();
         let found = cut(&graph(program)?, processors, seconds, &carried, options);
-        Ok(Self {
-            order: found.order.iter().map(|task| NodeId(task.0)).collect(),
-            sizes: found.starts.windows(2).map(|ends| ends[1] - ends[0]).collect(),
-            stages: found.stages,
-        })
+        let order: Vec<NodeId> = found.order.iter().map(|task| NodeId(task.0)).collect();
+        let sizes: Vec<usize> = found.starts.windows(2).map(|ends| ends[1] - ends[0]).collect();
+        let (stage_of, mut stages) = (stages_of(&order, &sizes), found.stages);
+        // A state that no node reads has a home, too.
+        for state in states {
+            if let Some(home) = stages.stages.get_mut(state.home(|node| stage_of[node.index()])) {
+                home.kind = StageKind::Monolithic;
+            }
+        }
+        Ok(Self { order, sizes, stages })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Choice of a good mapping for a goal within a few milliseconds.
 //!
-//! The methods run in this order: heuristics, whole chains replicated, the exact search of a coarser chain, and a local
-//! search from the best of these. At the end the exact search of the chain itself runs until its steps are used up.
+//! The methods run in this order: heuristics, whole chains replicated, the exact search of a coarser chain, all of this
+//! without replicas, and a local search from the best of these. At the end the exact search of the chain itself runs until its steps are used up.
 
 use super::bound::lower_bound;
 use super::coarse::Coarse;
@@ -11,7 +11,7 @@ use super::goal::{Goal, within};
 use super::heuristics::{given, whole};
 use super::improve::{Candidate, improve};
 use super::mapping::Mapping;
-use super::problem::Problem;
+use super::problem::{Problem, Rules};
 
 /// Chosen mapping, with its performance and a lower bound.
 #[derive(Debug, Clone, PartialEq)]
@@ -113,6 +113,7 @@ fn search(problem: &Problem, goal: Goal, options: ChooseOptions, bound: f64) -> 
     let candidate = |(how, mapping)| Candidate::new(problem, mapping, how);
     let mut candidates: Vec<Candidate> = whole(problem).into_iter().chain(found).filter_map(candidate).collect();
     candidates.extend(coarse(problem, goal, options));
+    candidates.extend(without_replicas(problem, goal, options));
     let mut starts = Vec::new();
     while starts.len() < STARTS && !candidates.is_empty() {
         let better =
@@ -141,6 +142,18 @@ fn search(problem: &Problem, goal: Goal, options: ChooseOptions, bound: f64) -> 
         }
     }
     best
+}
+
+/// Returns the mapping that is chosen if nothing may be replicated, as far as something may: the smaller space is
+/// searched further.
+fn without_replicas(problem: &Problem, goal: Goal, options: ChooseOptions) -> Option<Candidate> {
+    if !problem.rules().replication {
+        return None;
+    }
+    let rules = Rules { replication: false, ..problem.rules() };
+    let single = Problem::new(problem.stages().clone(), problem.processors().clone(), rules).ok()?;
+    let chosen = choose_with(&single, goal, options).ok()?;
+    Candidate::new(problem, chosen.mapping, chosen.how)
 }
 
 fn coarse(problem: &Problem, goal: Goal, options: ChooseOptions) -> Option<Candidate> {

@@ -158,7 +158,9 @@ pub fn divide(
     let problem = problem.map_err(|error| refused(error.to_string()))?;
     let chosen = choose(&problem, options.goal).map_err(|error| infeasible(&error, &problem, &devices))?;
     let wide = options.branches && options.goal == Goal::Latency && states.is_empty();
-    let values = problem.stages().stages.iter().map(|stage| stage.activations).max().unwrap_or(0);
+    let pipeline::Stages { stages, data } = problem.stages();
+    let alive = stages.iter().map(|stage| stage.activations).max().unwrap_or(0);
+    let values = alive.saturating_add(data[0]).saturating_add(data[sizes.len()]);
     let hand_over = devices.hand_over(machines);
     let branches = match wide {
         true => Branches::of(program, &devices, problem.processors(), &hand_over, values)?,
@@ -168,6 +170,13 @@ pub fn divide(
     let bytes_out = problem.stages().data[sizes.len()];
     if let Some(found) = branches.filter(|found| found.latency < chosen.performance.latency * (1.0 - GAIN)) {
         return Ok(found.division(lower_bound, bytes_out));
+    }
+    let homes: Vec<usize> = states.iter().map(|own| own.home(|node| stage_of[node.index()])).collect();
+    let shares_state = |interval: &&pipeline::Interval| {
+        interval.processors.len() > 1 && homes.iter().any(|home| interval.stages.contains(home))
+    };
+    if chosen.mapping.intervals.iter().any(|interval| shares_state(&interval)) {
+        return Err(ExecError::internal("several devices were to keep one state").into());
     }
     let stage = |interval: &pipeline::Interval| {
         let before: usize = sizes[..interval.stages.start].iter().sum();

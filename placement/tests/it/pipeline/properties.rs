@@ -131,6 +131,30 @@ fn the_exact_search_finds_the_best_of_all_mappings() {
     assert!(proven > 0, "no optimum was proven");
 }
 
+#[test]
+fn what_may_be_replicated_is_no_worse_than_what_may_not() {
+    let mut compared = 0;
+    arbtest(|random| {
+        let links = *random.choose(&[Links::Alike, Links::Different])?;
+        let problem = random::problem(random, 24, 6, links)?;
+        for goal in [Goal::Period, Goal::Latency] {
+            let found = [true, false].map(|replication| {
+                let rules = Rules { replication, ..problem.rules() };
+                let problem = Problem::new(problem.stages().clone(), problem.processors().clone(), rules);
+                choose(&problem.expect("sound"), goal)
+            });
+            if let [replicated, Ok(single)] = &found {
+                let replicated = replicated.as_ref().expect("the single one is a mapping, too");
+                assert!(!goal.prefers(single.performance, replicated.performance), "{goal:?} {found:?} {problem:?}");
+                compared += 1;
+            }
+        }
+        Ok(())
+    })
+    .budget_ms(3000);
+    assert!(compared > 10, "{compared} were compared");
+}
+
 /// Two of the processors cannot run the first stage, so the first stage alone does not determine what groups with them
 /// receive.
 #[test]
