@@ -1,7 +1,8 @@
 //! Choice of a good mapping for a goal within a few milliseconds.
 //!
 //! The methods run in this order: heuristics, whole chains replicated, the exact search of a coarser chain, all of this
-//! without replicas, and a local search from the best of these. At the end the exact search of the chain itself runs until its steps are used up.
+//! without replicas, and a local search from the best of these. At the end the exact search of the chain itself runs
+//! until its steps are used up.
 
 use super::bound::lower_bound;
 use super::coarse::Coarse;

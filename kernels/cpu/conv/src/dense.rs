@@ -222,7 +222,10 @@ impl CpuKernel for Kernel {
             let tile_rows = rows.div_ceil(stripes).next_multiple_of(height).min(self.grid.tile_rows);
             call.team.run_in_order(output, Grid { tile_rows, ..self.grid }, Order::Rows, &run);
         } else {
-            call.team.run_tiles(output, self.grid, &run);
+            // Rows that are cut write the windows once more.
+            let least = if self.windows == Windows::ByTile { rows.max(1) } else { self.micro.block_height(rows) };
+            let grid = gemm::shared(self.micro, self.geometry.depth(), self.grid, least, threads);
+            call.team.run_tiles(output, grid, &run);
         }
         Ok(())
     }

@@ -71,7 +71,9 @@ impl Kernel {
         // The epilogue after the product is applied to runs of all pixels.
         let cut = few && self.epilogue.as_ref().is_none_or(ProductEpilogue::suits_transposed);
         let transposed = if cut { gemm::grid } else { gemm::column_grid };
-        let Grid { batch, tile_rows, tile_columns, .. } = transposed(self.micro, self.products(), columns, rows, depth);
+        let grid = transposed(self.micro, self.products(), columns, rows, depth);
+        let least = if cut { self.micro.block_height(columns) } else { columns.max(1) };
+        let Grid { batch, tile_rows, tile_columns, .. } = gemm::shared(self.micro, depth, grid, least, threads);
         Grid { batch, rows, columns, tile_rows: tile_columns, tile_columns: tile_rows }
     }
 

@@ -53,6 +53,12 @@ const TILE_LEFT: usize = 1 << 16;
 /// Operations below which a tile is not cut further: about ten microseconds of one core.
 const TILE_WORK: usize = 1 << 21;
 
+/// Operations below which not even a large team cuts a tile further: to take up a part costs a tenth of a microsecond.
+const LEAST_WORK: usize = TILE_WORK / 8;
+
+/// Most threads for which [`grid`] has enough tiles.
+const SMALL_TEAM: usize = 4;
+
 /// Elements of the matrix that a tile of a matrix-vector product reads: 256 KiB.
 const VECTOR_WORK: usize = 1 << 16;
 
@@ -70,6 +76,13 @@ pub fn grid(kernel: &MicroKernel, batch: usize, rows: usize, columns: usize, dep
     let height = kernel.block_height(rows);
     let tile_rows = even_cut(rows, TILE_BLOCKS * height, height);
     refined(kernel, depth, Grid { tile_rows, ..columns_of(kernel, batch, rows, columns) }, height)
+}
+
+/// Returns the grid with tiles cut further if a large team would have fewer than two for each thread. Rows are not cut
+/// below `least_rows`. Sums stay the same if that is whole blocks of rows.
+pub fn shared(kernel: &MicroKernel, depth: usize, grid: Grid, least_rows: usize, threads: usize) -> Grid {
+    let enough = (2 * threads, 2 * LEAST_WORK);
+    if threads > SMALL_TEAM { halved(kernel, depth, grid, least_rows, enough) } else { grid }
 }
 
 /// Returns the [`grid`] for products whose right-hand matrix may be packed tile by tile. Tiles are higher, so that
@@ -104,13 +117,25 @@ fn columns_of(kernel: &MicroKernel, batch: usize, rows: usize, columns: usize) -
     Grid { batch, rows, columns, tile_rows: rows.max(1), tile_columns }
 }
 
-/// Returns the grid with its tiles halved as long as there are few and each is much work. The longer side is halved,
-/// which adds least to the data that is read. Rows are not cut below `least_rows`, and columns not below two panels.
-fn refined(kernel: &MicroKernel, depth: usize, mut grid: Grid, least_rows: usize) -> Grid {
+/// Returns the grid with its tiles cut so that a small team is busy.
+fn refined(kernel: &MicroKernel, depth: usize, grid: Grid, least_rows: usize) -> Grid {
+    halved(kernel, depth, grid, least_rows, (ENOUGH_TILES, 2 * TILE_WORK))
+}
+
+/// Returns the grid with its tiles halved until there are enough or each has less than the least work. The longer side
+/// is halved, which adds least to the data that is read. Rows are not cut below `least_rows`, and columns not below two
+/// panels.
+fn halved(
+    kernel: &MicroKernel,
+    depth: usize,
+    mut grid: Grid,
+    least_rows: usize,
+    (enough, least): (usize, usize),
+) -> Grid {
     loop {
         let Grid { tile_rows, tile_columns, .. } = grid;
         let work = depth.saturating_mul(2 * tile_rows.max(LEAST_ROWS) * tile_columns);
-        if work < 2 * TILE_WORK || grid.tiles() >= ENOUGH_TILES {
+        if work < least || grid.tiles() >= enough {
             return grid;
         }
         if tile_columns.min(grid.columns) >= 2 * kernel.columns

@@ -4,13 +4,14 @@
 //! of a tile, of the tiles' channels with the filters' channels. The products of a tile are transformed to its outputs.
 //!
 //! Tiles are computed block by block, so that the transformed values and the products stay in the core's own caches. A
-//! block's products are computed for a panel of output channels at a time, and become outputs at once. If there are few
-//! blocks, which threads cannot share equally, parts are some of the output channels of blocks.
+//! block's products are computed for a panel of output channels at a time, and become outputs at once. If
+//! threads cannot share blocks equally, parts are smaller blocks or some of the output channels of blocks.
 //!
 //! The result differs from direct convolution by rounding at the size of the greatest value that a tile reads. An
 //! outlier therefore spoils outputs whose windows do not touch it. If a value or its multiples are not finite, all
 //! outputs of its tiles become NaN.
 
+mod division;
 mod tiles;
 
 use anabranch_cpu_base::elements::{elements, elements_mut};
@@ -19,7 +20,7 @@ use anabranch_cpu_base::geometry::Geometry;
 use anabranch_cpu_base::lanes::LANES;
 use anabranch_cpu_base::layout::winograd::{F2, F4, Transform};
 use anabranch_cpu_base::layout::{Layout, Packed, Packing};
-use anabranch_cpu_base::team::{Grid, Order, Tile, with_workspace};
+use anabranch_cpu_base::team::{Order, Tile, with_workspace};
 use anabranch_cpu_base::vector::vectorised;
 use anabranch_cpu_base::{Call, CpuKernel, gemm};
 use anabranch_cpu_map::Epilogue;
@@ -27,23 +28,11 @@ use anabranch_op::error::KernelError;
 use anabranch_op::op::{NodeSpec, WinogradTile};
 use anabranch_op::shape::Shape;
 use anabranch_op::tensor::Buffer;
+use division::{Blocks, Division};
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 use tiles::{Input, Output, gather};
-
-/// Approximate tiles of a block: enough for products that the weights' bandwidth does not limit.
-const BLOCK_TILES: usize = 64;
-
-/// Number of blocks that keep a team busy if they cannot be shared equally.
-const ENOUGH_BLOCKS: usize = 16;
-
-/// Minimum output channels of a part: its transforms should be cheaper than its products.
-const LEAST_MAPS: usize = 2 * LANES;
-
-/// Number of blocks times panels of output channels that keeps a small team busy: smaller blocks read the weights more
-/// often.
-const ENOUGH_PARTS: usize = 4;
 
 /// Winograd convolution with constant weights.
 pub(super) struct Kernel {
@@ -52,37 +41,9 @@ pub(super) struct Kernel {
     winograd_tile: WinogradTile,
     /// Transformed filters.
     weights: Packed,
-    blocks: Blocks,
-    /// Parts of the output that are blocks of all output channels.
-    parts: Grid,
+    /// Division for one thread.
+    division: Division,
     epilogue: Option<Epilogue>,
-}
-
-/// Division of an image into tiles, and into blocks of whole rows of tiles.
-#[derive(Clone, Copy, Debug)]
-struct Blocks {
-    /// Tiles of a row.
-    across: usize,
-    /// Rows of tiles of a block; the last block may have fewer.
-    down: usize,
-    /// Blocks of an image.
-    count: usize,
-}
-
-impl Blocks {
-    /// Creates blocks that are enough parts with this many panels of output channels.
-    fn new(geometry: &Geometry, winograd_tile: WinogradTile, panels: usize) -> Self {
-        let [rows, across] = geometry.output.map(|size| size.div_ceil(winograd_tile.outputs()));
-        let most = (BLOCK_TILES.min(winograd_tile.most_tiles(geometry.channels)) / across.max(1)).max(1);
-        let least = ENOUGH_PARTS.div_ceil((geometry.images * panels).max(1)).min(rows);
-        let down = rows.div_ceil(rows.div_ceil(most).max(least).max(1)).max(1);
-        Self { across, down, count: rows.div_ceil(down) }
-    }
-
-    /// Returns the tiles of a whole block.
-    fn tiles(&self) -> usize {
-        self.across * self.down
-    }
 }
 
 impl Kernel {
@@ -99,67 +60,50 @@ impl Kernel {
         winograd_tile: WinogradTile,
         node: &NodeSpec,
     ) -> Result<Self, KernelError> {
-        let Geometry { images, channels, maps, output: [_, wide], .. } = geometry;
+        let Geometry { channels, maps, .. } = geometry;
         Shape::new([winograd_tile.positions(), channels, maps.next_multiple_of(micro.columns)])?;
-        let blocks = Blocks::new(&geometry, winograd_tile, maps.div_ceil(micro.columns));
-        let tile_columns = blocks.down * winograd_tile.outputs() * wide;
-        let parts = Grid { batch: images, rows: maps, columns: geometry.pixels(), tile_rows: maps, tile_columns };
+        let division = Division::new(&geometry, winograd_tile, micro.columns);
         let weights = Packed::new(1, Layout::filters([maps, channels], winograd_tile, micro.columns));
-        Ok(Self { micro, geometry, winograd_tile, weights, blocks, parts, epilogue: Epilogue::of(node)? })
+        Ok(Self { micro, geometry, winograd_tile, weights, division, epilogue: Epilogue::of(node)? })
     }
 
-    /// Returns the rows of tiles of a block, all of which one product computes.
+    /// Returns the rows of tiles of a block for one thread, all of which one product computes.
     pub(super) fn block_rows(&self) -> usize {
-        self.blocks.down
+        self.division.blocks.down
     }
 
-    /// Returns the parts of the output: blocks, or some output channels of blocks if threads cannot share blocks
-    /// equally. Each part transforms its inputs itself. The transformed values are several times as large, and would be
-    /// slow to fetch from another core's cache.
-    fn parts(&self, threads: usize) -> Grid {
-        let blocks = self.parts.tiles();
-        if blocks >= ENOUGH_BLOCKS || blocks.is_multiple_of(threads) {
-            return self.parts;
-        }
-        // As many stripes of output channels as make the parts a multiple of the threads.
-        let stripes = (1..threads).find(|stripes| (blocks * stripes).is_multiple_of(threads)).unwrap_or(threads);
-        let maps = self.parts.rows.div_ceil(stripes).next_multiple_of(LANES);
-        Grid { tile_rows: maps.max(LEAST_MAPS), ..self.parts }
+    /// Returns the division for so many threads.
+    fn division(&self, threads: usize) -> Division {
+        self.division.for_team(&self.geometry, self.winograd_tile, threads)
     }
 
     /// Returns the sizes of a block's transformed inputs, a matrix of tiles and channels for each position: the rows of
     /// all, and the distance of rows. Neighbouring rows fall into different sets of an L1 cache.
-    fn inputs(&self) -> [usize; 2] {
-        let rows = self.winograd_tile.positions() * self.blocks.tiles();
+    fn inputs(&self, blocks: &Blocks) -> [usize; 2] {
+        let rows = self.winograd_tile.positions() * blocks.tiles();
         [rows, self.geometry.channels.next_multiple_of(LANES) | LANES]
     }
 
-    /// Returns the rows of tiles in a block of an image.
-    fn rows_of(&self, block: usize) -> usize {
-        let rows = self.geometry.output[0].div_ceil(self.winograd_tile.outputs());
-        self.blocks.down.min(rows - block * self.blocks.down)
-    }
-
     /// Transforms the inputs of a block, for as many channels as the tile is wide.
-    fn transform(&self, tile: &mut Tile<'_, f32>, block: usize, input: &[f32], workspace: &mut [f32]) {
+    fn transform(&self, tile: &mut Tile<'_, f32>, place: (&Blocks, usize), input: &[f32], workspace: &mut [f32]) {
         match self.winograd_tile {
-            WinogradTile::Two => self.transform_by::<F2, 4, 2>(tile, block, input, workspace),
-            WinogradTile::Four => self.transform_by::<F4, 6, 4>(tile, block, input, workspace),
+            WinogradTile::Two => self.transform_by::<F2, 4, 2>(tile, place, input, workspace),
+            WinogradTile::Four => self.transform_by::<F4, 6, 4>(tile, place, input, workspace),
         }
     }
 
     fn transform_by<F: Transform<IN, OUT>, const IN: usize, const OUT: usize>(
         &self,
         tile: &mut Tile<'_, f32>,
-        block: usize,
+        (blocks, block): (&Blocks, usize),
         input: &[f32],
         workspace: &mut [f32],
     ) {
         let Geometry { channels, size, steps, .. } = self.geometry;
-        let (image, block) = (block / self.blocks.count, block % self.blocks.count);
-        let (across, down, distance) = (self.blocks.across, self.rows_of(block), self.blocks.tiles());
+        let (image, block) = (block / blocks.count(), block % blocks.count());
+        let (across, down, distance) = (blocks.across, blocks.rows_of(block), blocks.tiles());
         let (plane, padded) = (self.geometry.plane(), across * OUT + 2);
-        let top = (block * self.blocks.down * OUT) as isize - steps.pads[0] as isize;
+        let top = (block * blocks.down * OUT) as isize - steps.pads[0] as isize;
         let (columns, source) = workspace.as_chunks_mut::<LANES>().0.split_at_mut(IN * padded);
         let source = &mut source[..(down * OUT + 2) * padded];
         for channel in (tile.columns.start..tile.columns.end.min(channels)).step_by(LANES) {
@@ -172,40 +116,52 @@ impl Kernel {
     }
 
     /// Returns the numbers of a workspace for [`transform`](Self::transform).
-    fn transform_floats(&self) -> usize {
-        let [high, wide] = [self.blocks.down, self.blocks.across].map(|tiles| tiles * self.winograd_tile.outputs() + 2);
+    fn transform_floats(&self, blocks: &Blocks) -> usize {
+        let [high, wide] = [blocks.down, blocks.across].map(|tiles| tiles * self.winograd_tile.outputs() + 2);
         (high + self.winograd_tile.outputs() + 2) * wide * LANES
     }
 
     /// Computes a part of the output from the transformed inputs of its block, one panel of output channels after the
     /// other.
-    fn compute(&self, part: &mut Tile<'_, f32>, inputs: &[f32], extras: &[&[u8]], workspace: &mut [f32]) {
-        let width = self.micro.columns;
-        let tiles = self.rows_of(part.columns.start / self.parts.tile_columns) * self.blocks.across;
+    fn compute(
+        &self,
+        part: &mut Tile<'_, f32>,
+        division: &Division,
+        (inputs, extras): (&[f32], &[&[u8]]),
+        workspace: &mut [f32],
+    ) {
+        let (width, Division { blocks, parts }) = (self.micro.columns, division);
+        let tiles = blocks.rows_of(part.columns.start / parts.tile_columns) * blocks.across;
         let (sums, outputs) = workspace.split_at_mut(self.winograd_tile.positions() * tiles * width);
         let maps = part.rows.clone();
         for panel in maps.start / width..maps.end.div_ceil(width) {
             let panel = maps.start.max(panel * width)..maps.end.min((panel + 1) * width);
-            let products = self.multiply(panel.clone(), tiles, inputs, sums);
+            let products = self.multiply(panel.clone(), (blocks, tiles), inputs, sums);
             for first in panel.clone().step_by(LANES) {
                 let vector = first..panel.end.min(first + LANES);
-                self.finish(part, vector, &sums[first - panel.start..], products, outputs, extras);
+                self.finish(part, vector, (&sums[first - panel.start..], products, blocks.across), outputs, extras);
             }
         }
     }
 
     /// Returns the numbers of a workspace for [`compute`](Self::compute).
-    fn compute_floats(&self) -> usize {
-        self.winograd_tile.positions() * self.blocks.tiles() * self.micro.columns + 2 * self.parts.tile_columns * LANES
+    fn compute_floats(&self, Division { blocks, parts }: &Division) -> usize {
+        self.winograd_tile.positions() * blocks.tiles() * self.micro.columns + 2 * parts.tile_columns * LANES
     }
 
     /// Computes the products of all positions of a block with `tiles` tiles, for output channels of one panel. Returns
     /// the rows and columns of the matrices.
-    fn multiply(&self, maps: Range<usize>, tiles: usize, inputs: &[f32], sums: &mut [f32]) -> [usize; 2] {
+    fn multiply(
+        &self,
+        maps: Range<usize>,
+        (blocks, tiles): (&Blocks, usize),
+        inputs: &[f32],
+        sums: &mut [f32],
+    ) -> [usize; 2] {
         let positions = self.winograd_tile.positions();
         let (panel, first) = (maps.start / self.micro.columns * positions, maps.start % self.micro.columns);
         let columns = maps.len().next_multiple_of(LANES);
-        let [rows, distance] = self.inputs();
+        let [rows, distance] = self.inputs(blocks);
         let matrix = rows / positions * distance;
         let products = sums.chunks_exact_mut(tiles * columns).zip(inputs.chunks_exact(matrix));
         for (position, (product, inputs)) in products.take(positions).enumerate() {
@@ -222,8 +178,7 @@ impl Kernel {
         &self,
         part: &mut Tile<'_, f32>,
         maps: Range<usize>,
-        sums: &[f32],
-        products: [usize; 2],
+        (sums, products, across): (&[f32], [usize; 2], usize),
         workspace: &mut [f32],
         extras: &[&[u8]],
     ) {
@@ -233,8 +188,8 @@ impl Kernel {
         let size = [pixels / wide, wide];
         let out = turned.as_chunks_mut().0;
         match self.winograd_tile {
-            WinogradTile::Two => vectorised(Output::<F2, 4, 2>::new(sums, products, self.blocks.across, size, out)),
-            WinogradTile::Four => vectorised(Output::<F4, 6, 4>::new(sums, products, self.blocks.across, size, out)),
+            WinogradTile::Two => vectorised(Output::<F2, 4, 2>::new(sums, products, across, size, out)),
+            WinogradTile::Four => vectorised(Output::<F4, 6, 4>::new(sums, products, across, size, out)),
         }
         gemm::transpose(turned, (LANES, 1), (pixels, maps.len()), planes, pixels);
         for (map, plane) in maps.zip(planes.chunks_exact(pixels)) {
@@ -260,15 +215,16 @@ impl CpuKernel for Kernel {
     fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
         self.weights.check()?;
         let (input, extras) = (elements(call.inputs[0]), &call.inputs[2..]);
-        let [rows, columns] = self.inputs();
-        let parts = self.parts(call.team.threads());
-        call.team.run_in_order(elements_mut(call.outputs[0]), parts, Order::Rows, &|mut part| {
-            let block = part.matrix * self.blocks.count + part.columns.start / self.parts.tile_columns;
-            let floats = rows * columns;
-            with_workspace(floats + self.transform_floats().max(self.compute_floats()), |space| {
-                let (inputs, space) = space.split_at_mut(floats);
-                self.transform(&mut Tile::whole(inputs, columns), block, input, space);
-                self.compute(&mut part, inputs, extras, space);
+        let division = self.division(call.team.threads());
+        let Division { blocks, parts } = &division;
+        let [rows, columns] = self.inputs(blocks);
+        let floats = self.transform_floats(blocks).max(self.compute_floats(&division));
+        call.team.run_in_order(elements_mut(call.outputs[0]), *parts, Order::Rows, &|mut part| {
+            let block = part.matrix * blocks.count() + part.columns.start / parts.tile_columns;
+            with_workspace(rows * columns + floats, |space| {
+                let (inputs, space) = space.split_at_mut(rows * columns);
+                self.transform(&mut Tile::whole(inputs, columns), (blocks, block), input, space);
+                self.compute(&mut part, &division, (inputs, extras), space);
             });
         });
         Ok(())

@@ -179,12 +179,12 @@ fn errors_are_a_hundred_thousandth_of_the_greatest_output() {
 
 #[test]
 fn bits_do_not_depend_on_the_threads() {
-    static TEAMS: LazyLock<[Team; 5]> = LazyLock::new(|| [1, 2, 3, 5, 8].map(|threads| Team::new(threads, |_| {})));
+    static TEAMS: LazyLock<[Team; 6]> = LazyLock::new(|| [1, 2, 3, 5, 8, 16].map(|threads| Team::new(threads, |_| {})));
     for (size, channels, by_maps) in [([19, 23], 33, true), ([150, 70], 17, false)] {
         let case = Case::new(2, [channels, 70], size, [1, 0, 2, 1]);
         for (micro, winograd_tile) in micro_kernels().into_iter().flat_map(|micro| BOTH.map(|both| (micro, both))) {
             let kernel = case.kernel(micro, winograd_tile);
-            assert_eq!(kernel.parts(5).tile_rows < 70, by_maps, "both ways are tested");
+            assert_eq!(kernel.division(3).parts.tile_rows < 70, by_maps, "both ways are tested");
             let [first, others @ ..] = TEAMS.each_ref().map(|team| run(&kernel, &case.node, &case.inputs, team));
             let same = |other: &Vec<f32>| first.iter().zip(other).all(|(a, b)| a.to_bits() == b.to_bits());
             assert!(others.iter().all(same), "{size:?} by {winograd_tile:?}");
@@ -219,8 +219,8 @@ fn layers_of_many_channels_have_parts_for_a_team() {
             let case = Case::new(images, channels, [size; 2], [1; 4]);
             let geometry = geometry_of(&case.op, &case.node).expect("a sound node");
             let kernel = Kernel::new(micro, geometry, WinogradTile::Four, &case.node).expect("a sound node");
-            for threads in [2, 3, 5, 8] {
-                let parts = kernel.parts(threads).tiles();
+            for threads in [2, 3, 5, 8, 16, 24] {
+                let parts = kernel.division(threads).parts.tiles();
                 assert!(
                     parts >= threads,
                     "{}, {threads} threads: {parts} parts of {size}² by {channels:?}",

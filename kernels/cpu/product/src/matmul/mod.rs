@@ -163,7 +163,11 @@ impl CpuKernel for Kernel {
         let c = elements_mut(call.outputs[0]);
         let first = call.rows.start * self.row_products;
         let batch = c.len().checked_div(self.grid.rows * self.grid.columns).unwrap_or(0);
-        let grid = Grid { batch, ..self.grid };
+        let mut grid = Grid { batch, ..self.grid };
+        if self.method == Method::Blocked && self.packed.is_some() {
+            let least = self.micro.block_height(self.sizes.m);
+            grid = gemm::shared(self.micro, self.sizes.k, grid, least, call.team.threads());
+        }
         call.team.run_tiles(c, grid, &|mut tile| self.compute(first, &mut tile, a, b, &call.inputs[2..]));
         Ok(())
     }
