@@ -37,6 +37,8 @@ struct Making<'a> {
     worker_program: &'a DeviceProgram,
     kernels: &'a Kernels,
     cells: Vec<wgpu::Buffer>,
+    /// One buffer for all nodes. With three in turn, 92 instead of 96 dispatches of split products waited for the ones
+    /// before: wgpu puts a barrier before each change of a buffer from read to written, and it holds back all kernels.
     scratch: Option<wgpu::Buffer>,
 }
 
