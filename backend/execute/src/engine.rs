@@ -362,7 +362,8 @@ impl Parts<'_> {
         }
         let ends = [worker_program.from, worker_program.to].map(|end| self.gpus[end.index()].clone());
         let inbox = Some(self.pool.thread(Lane::Link { from: worker_program.from, to: worker_program.to })?);
-        let worker: Box<dyn Worker> = Box::new(LinkWorker::new(worker_program, self.plan, ends)?);
+        let worker: Box<dyn Worker> =
+            Box::new(LinkWorker::new(worker_program, self.plan, || self.pool.copiers(), ends)?);
         Ok(Station { worker: Mutex::new(worker), inbox })
     }
 }

@@ -4,6 +4,7 @@
 use super::run_channels::Halt;
 use super::worker::{Log, Run, Worker};
 use super::worker_program::LinkProgram;
+use anabranch_kernels::cpu::Team;
 use anabranch_kernels::gpu::{Gpu, GpuBuffer};
 use anabranch_plan::{ExecError, Plan};
 use std::sync::Arc;
@@ -16,7 +17,12 @@ pub(super) enum GpuSide {}
 pub(super) enum LinkWorker {}
 
 impl LinkWorker {
-    pub(super) fn new(_: LinkProgram, _: &Arc<Plan>, _: [Option<Arc<GpuSide>>; 2]) -> Result<Self, ExecError> {
+    pub(super) fn new(
+        _: LinkProgram,
+        _: &Arc<Plan>,
+        _: impl FnOnce() -> Arc<Team>,
+        _: [Option<Arc<GpuSide>>; 2],
+    ) -> Result<Self, ExecError> {
         Err(ExecError::internal("a plan has a link, and this build has no GPUs"))
     }
 }

@@ -21,12 +21,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+/// Most threads that copy a piece together: more do not copy faster, and take cores from kernels.
+const COPIERS: usize = 4;
+
 /// The devices on which plans run.
 ///
 /// A pool has a team of threads for each CPU device, an opened GPU for each GPU, and a thread for each link and each
-/// device except the host. Each is started or opened when the first plan with steps there is prepared, used by all
-/// plans, and ended with the pool and its executors. Idle devices cost nothing beyond
-/// [`RunOptions::linger`](super::RunOptions::linger).
+/// device except the host. Links share one more team, which copies large values. Each is started or opened when the
+/// first plan with steps there is prepared, used by all plans, and ended with the pool and its executors. Idle devices
+/// cost nothing beyond [`RunOptions::linger`](super::RunOptions::linger).
 ///
 /// The first device is the host. The thread that calls [`Executor::run`](super::Executor::run) runs its steps; if a
 /// long run finds the devices taken, a thread of the pool does.
@@ -57,6 +60,7 @@ type Opened = Box<dyn Fn() -> Arc<Gpu> + Send + Sync>;
 struct Started {
     threads: BTreeMap<Lane, PoolThread>,
     teams: BTreeMap<DeviceId, Arc<Team>>,
+    copiers: Option<Arc<Team>>,
     runner: Option<RunnerThread>,
 }
 
@@ -143,6 +147,18 @@ impl DevicePool {
             }))
         });
         Arc::clone(team)
+    }
+
+    /// Returns the team that copies large pieces on links. It is not the host's, whose kernels would then find their
+    /// helpers copying and run alone. Links that copy at the same time share it: the first has its helpers.
+    pub(super) fn copiers(&self) -> Arc<Team> {
+        let threads = self.devices.iter().map(|device| match device {
+            ComputeDevice::Cpu(cpu) => cpu.threads,
+            ComputeDevice::Gpu(_) => 0,
+        });
+        let threads = threads.sum::<usize>().min(COPIERS);
+        let start = || Arc::new(Team::new(threads, |_| inside::enter()));
+        Arc::clone(lock(&self.started).copiers.get_or_insert_with(start))
     }
 
     /// Runs work on the host's team between two plans, as soon as the caller has its turn.

@@ -4,12 +4,13 @@ use super::Setup;
 use super::messages::{Move, Reply, Reporter, Task, Threads};
 use crate::error::{Failure, FailureSite};
 use crate::gpu::{GpuSide, wait_for};
-use crate::link::End;
+use crate::link::{End, copy};
 use crate::memory_accounting::MemoryAccounting;
 use crate::run_channels::Halt;
 use crate::worker_program::{Cells, ConstantCell, DeviceProgram, SlotSpec};
 use anabranch_ir::program::{NodeId, ValueId};
 use anabranch_kernels::KernelError;
+use anabranch_kernels::cpu::Team;
 use anabranch_placement_core::platform::{DeviceId, DeviceKind};
 use anabranch_plan::{DeviceMemory, ExecError, GPU_BATCH, HOST, KernelNeeds, Needs, STAGING};
 use crossbeam_channel::{Receiver, Sender, unbounded};
@@ -109,6 +110,7 @@ impl GpuLayout {
         let gpu = setup.pool.gpu(device)?;
         let side = GpuSide::new(gpu, name, device, &worker_program, &setup.kernels, accounting, &self.memory)?;
         let refused = |error: KernelError| ExecError::unusable(name, &error);
+        let copiers = setup.pool.copiers();
         let mut upload = End::new(Arc::clone(&side), STAGING, wgpu::MapMode::Write).map_err(refused)?;
         let mut download = End::new(Arc::clone(&side), STAGING, wgpu::MapMode::Read).map_err(refused)?;
         accounting.take(HOST, (2 * STAGING.total()) as usize);
@@ -124,12 +126,12 @@ impl GpuLayout {
         threads.start(&part("end"), move || watch(&watcher, &side, &watch_inbox))?;
 
         let (lifts, lift_inbox) = unbounded();
-        let (lifter, lift_cells) = (reporter.clone(), Arc::clone(&cells));
+        let (lifter, lift_cells, lift_copiers) = (reporter.clone(), Arc::clone(&cells), Arc::clone(&copiers));
         threads.start(&part("in"), move || {
             lifter.serve(
                 &lift_inbox,
                 |_| FailureSite::Nowhere,
-                |lift| carry_in(&lifter, &mut upload, &lift_cells, lift),
+                |lift| carry_in(&lifter, (&mut upload, &lift_copiers), &lift_cells, lift),
             );
         })?;
         let (fetches, fetch_inbox) = unbounded();
@@ -137,7 +139,7 @@ impl GpuLayout {
             reporter.serve(
                 &fetch_inbox,
                 |_| FailureSite::Nowhere,
-                |fetch| carry_out(&reporter, &mut download, &cells, fetch),
+                |fetch| carry_out(&reporter, (&mut download, &copiers), &cells, fetch),
             );
         })?;
         Ok((nodes, [lifts, fetches]))
@@ -217,13 +219,18 @@ fn cell_of(cells: &BTreeMap<ValueId, u32>, value: ValueId) -> Result<u32, Failur
 }
 
 /// Copies a value to the GPU.
-fn carry_in(reporter: &Reporter, end: &mut End, cells: &BTreeMap<ValueId, u32>, lift: Move) -> Result<(), Halt> {
+fn carry_in(
+    reporter: &Reporter,
+    (end, copiers): (&mut End, &Team),
+    cells: &BTreeMap<ValueId, u32>,
+    lift: Move,
+) -> Result<(), Halt> {
     let Move { value, bytes, buffer, .. } = lift;
     let (start, cell, piece) = (Instant::now(), cell_of(cells, value)?, STAGING.bytes as usize);
     for (number, part) in buffer.bytes()[..bytes].chunks(piece).enumerate() {
         reporter.stop.check()?;
         end.wait(reporter.site(FailureSite::Nowhere))?;
-        end.write(cell, number * piece, part, reporter.site(FailureSite::Nowhere))?;
+        end.write(copiers, cell, number * piece, part, reporter.site(FailureSite::Nowhere))?;
     }
     drop(buffer);
     let span = (start, Instant::now());
@@ -232,12 +239,17 @@ fn carry_in(reporter: &Reporter, end: &mut End, cells: &BTreeMap<ValueId, u32>, 
 }
 
 /// Copies a value from the GPU.
-fn carry_out(reporter: &Reporter, end: &mut End, cells: &BTreeMap<ValueId, u32>, fetch: Move) -> Result<(), Halt> {
+fn carry_out(
+    reporter: &Reporter,
+    (end, copiers): (&mut End, &Team),
+    cells: &BTreeMap<ValueId, u32>,
+    fetch: Move,
+) -> Result<(), Halt> {
     let Move { value, bytes, mut buffer, profile } = fetch;
     let (start, cell) = (Cell::new(Instant::now()), cell_of(cells, value)?);
     let target = Arc::get_mut(&mut buffer).ok_or_else(|| Failure::internal("a buffer to fill is still read"))?;
     let take = |offset: usize, part: &[u8]| {
-        target.bytes_mut()[offset..offset + part.len()].copy_from_slice(part);
+        copy(copiers, part, &mut target.bytes_mut()[offset..offset + part.len()]);
         Ok(())
     };
     let begins: &dyn Fn() = &|| start.set(Instant::now());

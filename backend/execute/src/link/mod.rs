@@ -1,10 +1,12 @@
 //! The worker of a link: moves values one after the other, in pieces, through staging buffers that it reuses.
 
+mod copy;
 mod download;
 mod pieces;
 mod staging;
 mod upload;
 
+pub(super) use copy::copy;
 pub(super) use staging::{End, download};
 
 use super::error::{Failure, FailureSite};
@@ -13,9 +15,11 @@ use super::gpu::GpuSide;
 use super::run_channels::{Delivery, Halt, Wait};
 use super::worker::{Log, Run, Worker};
 use super::worker_program::{Feed, LinkProgram, LinkStep, NO_GATE};
+use anabranch_kernels::cpu::Team;
 use anabranch_kernels::{Buffer, KernelError};
 use anabranch_placement_core::platform::DeviceId;
 use anabranch_plan::{ExecError, Plan};
+use copy::LARGE;
 use download::together;
 use pieces::{Moving, Target};
 use std::cell::Cell;
@@ -29,13 +33,17 @@ pub(super) struct LinkWorker {
     /// GPU ends of the link.
     download: Option<End>,
     upload: Option<End>,
+    /// Threads that copy large pieces.
+    copiers: Arc<Team>,
 }
 
 impl LinkWorker {
-    /// Creates a link between the GPUs of these sides; a missing side is the host.
+    /// Creates a link between the GPUs of these sides; a missing side is the host. `copiers` is called if pieces may be
+    /// large.
     pub(super) fn new(
         program: LinkProgram,
         plan: &Arc<Plan>,
+        copiers: impl FnOnce() -> Arc<Team>,
         [from, to]: [Option<Arc<GpuSide>>; 2],
     ) -> Result<Self, ExecError> {
         let refused = |end: DeviceId, error: KernelError| ExecError::unusable(&plan.device(end).name, &error);
@@ -44,6 +52,7 @@ impl LinkWorker {
         Ok(Self {
             download: download.map_err(|error| refused(program.from, error))?,
             upload: upload.map_err(|error| refused(program.to, error))?,
+            copiers: if program.staging.bytes < LARGE { Arc::new(Team::solo()) } else { copiers() },
             log: Log::default(),
             plan: Arc::clone(plan),
             program: Arc::new(program),
@@ -68,7 +77,7 @@ impl LinkWorker {
         let Brought { source, mut landing } = brought;
         let stream = self.plan.transfer(step.transfer).stream();
         let piece = stream.map_or(self.program.staging.bytes as usize, |stream| stream.chunk_rows * stream.row_bytes);
-        let moving = &Moving { run, step, waited: Cell::new(0), begun: Cell::new(0) };
+        let moving = &Moving { run, step, copiers: &self.copiers, waited: Cell::new(0), begun: Cell::new(0) };
         let mut target = match (step.target, &mut self.upload) {
             (Some(slot), Some(upload)) => Target::Gpu(upload, slot),
             (None, None) => Target::Ring,

@@ -1,5 +1,6 @@
 //! Sources and targets of the pieces of a value on a link.
 
+use super::copy::copy;
 use super::staging::End;
 use crate::error::{Failure, FailureSite};
 use crate::faults::Operation;
@@ -7,6 +8,7 @@ use crate::run_channels::{Halt, Wait};
 use crate::worker::{Run, Site};
 use crate::worker_program::{Feed, LinkStep};
 use anabranch_kernels::Buffer;
+use anabranch_kernels::cpu::Team;
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -14,6 +16,8 @@ use std::sync::Arc;
 pub(super) struct Moving<'a> {
     pub(super) run: &'a Run<'a>,
     pub(super) step: &'a LinkStep,
+    /// Threads that copy large pieces.
+    pub(super) copiers: &'a Team,
     /// Nanoseconds spent waiting for chunks, for empty buffers and for staging buffers.
     pub(super) waited: Cell<u64>,
     /// Time at which a GPU started the transfer; 0 if it is unknown.
@@ -85,15 +89,17 @@ impl Target<'_> {
         match self {
             Self::Gpu(upload, slot) => {
                 moving.staging(|| upload.wait(moving.site()))?;
-                upload.write(*slot, offset, bytes, moving.site())?;
+                upload.write(moving.copiers, *slot, offset, bytes, moving.site())?;
                 moving.send(None);
             }
-            Self::Cpu(landing) => landing.bytes_mut()[offset..offset + bytes.len()].copy_from_slice(bytes),
+            Self::Cpu(landing) => {
+                copy(moving.copiers, bytes, &mut landing.bytes_mut()[offset..offset + bytes.len()]);
+            }
             Self::Ring => {
                 let mut buffer = moving.free_buffer()?;
                 let chunk = Arc::get_mut(&mut buffer);
                 let chunk = chunk.ok_or_else(|| Failure::internal("a chunk's buffer is still read"))?;
-                chunk.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
+                copy(moving.copiers, bytes, &mut chunk.bytes_mut()[..bytes.len()]);
                 moving.send(Some(buffer));
             }
         }
