@@ -1,5 +1,5 @@
 //! Attention over a key-value cache: one pass over the keys and values that a query sees. Only the run knows their
-//! number.
+//! number. Four queries that share keys pass together; a single one takes four features at a time instead.
 
 use super::cache::{BOUNDED, FARTHEST};
 use super::kernel::Recorder;
@@ -13,7 +13,7 @@ use anabranch_op::shape::Shape;
 /// Keys that pass together, a thread for each.
 const TILE: usize = THREADS as usize;
 
-/// Queries of a group.
+/// Most queries of a group.
 const QUERIES: usize = 4;
 
 /// Groups that keep a large device busy: keys are cut into parts until there are as many.
@@ -34,6 +34,8 @@ struct Cut {
     /// Parts of the keys, and the most tiles of each.
     splits: usize,
     tiles: usize,
+    /// Features that a thread takes at a time: four if groups have one query, and vectors make up keys and values.
+    lanes: usize,
     /// Threads along the features of a value.
     span: usize,
 }
@@ -42,8 +44,10 @@ impl Cut {
     fn new(sizes: AttentionSizes) -> Self {
         let members = sizes.heads / sizes.shared.max(1) * sizes.queries;
         let (blocks, tiles) = (members.div_ceil(QUERIES), sizes.capacity.div_ceil(TILE).max(1));
-        let span = sizes.width.next_power_of_two().min(TILE);
-        let whole = Self { sizes, blocks, splits: 1, tiles, span };
+        let is_single = members == 1 && sizes.depth.is_multiple_of(4) && sizes.width.is_multiple_of(4);
+        let lanes = if is_single { 4 } else { 1 };
+        let span = (sizes.width / lanes).next_power_of_two().min(TILE);
+        let whole = Self { sizes, blocks, splits: 1, tiles, lanes, span };
         let busy = GROUPS.div_ceil(whole.groups().max(1));
         let short = whole.passes().div_ceil(MOST_PASSES * 9 / 10);
         let tiles = tiles.div_ceil(busy.max(short).min(tiles));
@@ -61,13 +65,15 @@ impl Cut {
 
     /// Times that the threads along a value's features cover them.
     fn runs(&self) -> usize {
-        self.sizes.width.div_ceil(self.span)
+        self.sizes.width.div_ceil(self.lanes * self.span)
     }
 
     /// Passes of a thread through loops.
     fn passes(&self) -> usize {
         let values = self.runs() * (1 + self.span);
-        self.tiles * (self.sizes.depth + values + 16) + self.sizes.depth / TILE + self.runs() * (TILE / self.span + 4)
+        self.tiles * (self.sizes.depth / self.lanes + values + 16)
+            + self.sizes.depth / TILE
+            + self.runs() * (TILE / self.span + 4)
     }
 
     fn scratch_bytes(&self) -> u64 {
@@ -114,7 +120,14 @@ fn record(
     bias: Option<([usize; 4], usize)>,
 ) -> Result<(), KernelError> {
     let AttentionSizes { heads, shared, queries, capacity, depth, width, .. } = cut.sizes;
-    let mut shader = Shader::new("attention", include_str!("attention.wgsl"));
+    let mut shader = match cut.lanes {
+        1 => Shader::new("attention", include_str!("attention.wgsl")),
+        lanes => {
+            let mut shader = Shader::new("attention_one", include_str!("attention_one.wgsl"));
+            shader.constant("KEY_VECTORS", depth / lanes).constant("VALUE_VECTORS", width / lanes);
+            shader
+        }
+    };
     shader.constant("DEPTH", depth).constant("WIDTH", width).constant("SPAN", cut.span);
     shader.constant("PARTS", TILE / cut.span).constant("RUNS", cut.runs());
     shader.constant("SPLITS", cut.splits);
@@ -127,21 +140,13 @@ fn record(
     // No position is further away than the functions of `BOUNDED` say.
     let reach = |distance: Option<usize>| distance.unwrap_or(0).min(FARTHEST);
     shader.parameter("before", reach(op.before)).parameter("after", reach(op.after));
-    shader.read("queries", "f32", recorder.input(0)?);
-    let products = match depth.is_multiple_of(4) {
-        true => {
-            let vector = if stored.size() == 4 { "vec4<f32>" } else { "vec2<u32>" };
-            shader.read("keys", vector, recorder.input(1)?);
-            shader.code(&stored::four_values("key_at", "keys", stored));
-            PRODUCTS_BY_FOUR
-        }
-        false => {
-            shader.read("keys", "u32", recorder.input(1)?).code(&stored::value("key_at", "keys", stored));
-            PRODUCTS
-        }
-    };
-    shader.code(products);
-    shader.read("values", "u32", recorder.input(2)?).code(&stored::value("value_at", "values", stored));
+    let is_single = cut.lanes > 1;
+    shader.read("queries", if is_single { "vec4<f32>" } else { "f32" }, recorder.input(0)?);
+    read_stored(&mut shader, "key", recorder.input(1)?, stored, depth.is_multiple_of(4));
+    read_stored(&mut shader, "value", recorder.input(2)?, stored, is_single);
+    if !is_single {
+        shader.code(if depth.is_multiple_of(4) { PRODUCTS_BY_FOUR } else { PRODUCTS });
+    }
     shader.read("first", "vec2<u32>", recorder.input(3)?).read("filled", "vec2<u32>", recorder.input(4)?);
     shader.code(BOUNDED);
     match bias {
@@ -168,6 +173,17 @@ fn record(
     sum.constant("WIDTH", width).constant("SPLITS", cut.splits).parameter("count", count);
     sum.read("parts", "f32", recorder.scratch()?).write("out", "f32", recorder.output(0)?).code(QUOTIENT);
     recorder.dispatch_each(&sum, count)
+}
+
+/// Declares the array `NAMEs`, and the function `NAME_at` that returns one of its elements, or four.
+fn read_stored<'a>(shader: &mut Shader<'a>, name: &str, buffer: &'a wgpu::Buffer, stored: DType, by_four: bool) {
+    let (array, function) = (format!("{name}s"), format!("{name}_at"));
+    let (element, code) = match by_four {
+        true if stored.size() == 4 => ("vec4<f32>", stored::four_values(&function, &array, stored)),
+        true => ("vec2<u32>", stored::four_values(&function, &array, stored)),
+        false => ("u32", stored::value(&function, &array, stored)),
+    };
+    shader.read(array, element, buffer).code(&code);
 }
 
 const PRODUCTS: &str = "fn products_with(base: u32) -> vec4<f32> {
@@ -322,6 +338,31 @@ mod tests {
                 let case = Case::new(PLAIN, [1, heads, shared, 1, capacity, 8, 6], &[length as i64]);
                 Case { stored, ..case }.check();
             }
+        }
+    }
+
+    #[test]
+    fn a_single_query_takes_vectors_of_features() {
+        // Heads, features of a key and of a value: one run over the features of a value, and several.
+        for [heads, depth, width] in [[1, 4, 4], [3, 80, 128], [2, 128, 12], [1, 8, 1028]] {
+            let capacity = 2 * TILE + 9;
+            for stored in [DType::F32, DType::F16, DType::BF16] {
+                let op = Attention { before: (depth == 80).then_some(290), ..PLAIN };
+                let sizes = [2, heads, heads, 1, capacity, depth, width];
+                let case = Case { stored, ..Case::new(op, sizes, &[capacity as i64, 255]) };
+                let cut = Cut::new(case.node().attention_sizes().expect("sizes"));
+                assert_eq!((cut.lanes, cut.runs()), (4, width.div_ceil(4 * TILE)));
+                case.check();
+            }
+            let op = Attention { cap: 3.0, ..PLAIN };
+            let sizes = [2, heads, heads, 1, capacity, depth, width];
+            for bias in [[1, 1, 1, 1], [2, heads, 1, capacity], [1, heads, 1, 300]] {
+                Case { bias: Some(bias), ..Case::new(op.clone(), sizes, &[capacity as i64, 0]) }.check();
+            }
+        }
+        for [depth, width] in [[6, 8], [8, 6]] {
+            let sizes = Case::new(PLAIN, [1, 1, 1, 1, 9, depth, width], &[9]).node().attention_sizes();
+            assert_eq!(Cut::new(sizes.expect("sizes")).lanes, 1, "vectors do not make up all features");
         }
     }
 

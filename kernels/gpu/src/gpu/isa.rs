@@ -6,7 +6,7 @@
 use super::testing::{gpu, noise, shape, spec, tensor};
 use super::{Buffers, compile, corpus, scratch_bytes};
 use anabranch_op::dtype::DType;
-use anabranch_op::op::{Conv, MatMul, NarrowFormat, NarrowMatMul, NodeSpec, Op, Recurrent, RecurrentKind};
+use anabranch_op::op::{Attention, Conv, MatMul, NarrowFormat, NarrowMatMul, NodeSpec, Op, Recurrent, RecurrentKind};
 use anabranch_op::tensor::TensorSpec;
 use std::{env, fs, path::PathBuf};
 
@@ -44,6 +44,15 @@ fn convolution(channels: usize, window: usize, pad: usize) -> NodeSpec {
     NodeSpec { op, inputs, outputs: vec![images(56 + 2 * pad + 1 - window)] }
 }
 
+/// Returns attention over a cache of 2048 positions by `queries` queries for each head of keys.
+fn attention(queries: usize, stored: DType) -> NodeSpec {
+    let op = Attention { scale: 0.1, cap: 0.0, before: None, after: Some(0), bias: false, expected: 1 };
+    let of = |dtype, dims: &[usize]| TensorSpec::new(dtype, shape(dims));
+    let (cache, length) = (of(stored, &[1, 8, 2048, 128]), of(DType::I64, &[1]));
+    let inputs = vec![spec(&[1, 8 * queries, 1, 128]), cache.clone(), cache, length.clone(), length];
+    NodeSpec { op: Op::Attention(op), inputs, outputs: vec![spec(&[1, 1, 8 * queries, 128])] }
+}
+
 fn kernels() -> Vec<(&'static str, NodeSpec)> {
     let one = [1, 2048, 2048];
     let grid = |bits, block, zero_points| NarrowFormat::Grid { bits, block, zero_points };
@@ -76,6 +85,8 @@ fn kernels() -> Vec<(&'static str, NodeSpec)> {
         ("convolution 3x3 64 64", convolution(64, 3, 1)),
         ("convolution 3x3 64 64 inside", convolution(64, 3, 0)),
         ("convolution 1x1 64 64", convolution(256, 1, 0)),
+        ("attention 1 query f16", attention(1, DType::F16)),
+        ("attention 4 queries f16", attention(4, DType::F16)),
     ]
 }
 
