@@ -166,9 +166,9 @@ pub mod device {
     //! Devices of this machine: its CPU devices, its GPUs, and their distances.
 
     pub use anabranch_device::{
-        CacheSummary, CpuDevice, CpuGranularity, DetectError, DetectOptions, DeviceRef, GpuDevice, GpuFeatures,
-        GpuKind, GpuLimits, Host, Inventory, MemorySource, NumaNode, PciAddress, SizeError, Source, affinity, detect,
-        exact_bytes, format_bytes, format_list, parse_bytes, parse_memory_override,
+        CacheSummary, CpuDevice, CpuGranularity, DetectError, DetectOptions, DeviceRef, GpuBackend, GpuDevice,
+        GpuFeatures, GpuKind, GpuLimits, Host, Inventory, MemorySource, NumaNode, PciAddress, SizeError, Source,
+        affinity, detect, exact_bytes, format_bytes, format_list, parse_bytes, parse_memory_override,
     };
 }
 

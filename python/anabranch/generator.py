@@ -87,7 +87,8 @@ class Generator:
     Args:
         folder: Folder with ``genai_config.json`` or ``config.json``, ``tokenizer.json``, and the model.
         model: File of the folder to use instead of the model in its configuration.
-        place, order, devices, cpu_devices, threads, gpu, software_gpu, memory, costs, calibrate, weights, pin, cached, limits: As in `Session`.
+        place, order, devices, cpu_devices, threads, gpu, software_gpu, gpu_backend, memory, costs, calibrate, weights, pin, cached, limits:
+            As in `Session`.
 
     Raises:
         ModelError: If a file is missing or cannot be used.
@@ -106,6 +107,7 @@ class Generator:
         threads: int | None = None,
         gpu: bool | None = None,
         software_gpu: bool | None = None,
+        gpu_backend: str | None = None,
         memory: Mapping[str, int | str] | None = None,
         costs: str | os.PathLike[str] | None = None,
         calibrate: bool = False,
@@ -122,6 +124,7 @@ class Generator:
             threads=threads,
             gpu=gpu,
             software_gpu=software_gpu,
+            gpu_backend=gpu_backend,
             memory=memory,
             costs=None if costs is None else os.fspath(costs),
             calibrate=calibrate,

@@ -69,6 +69,7 @@ def devices(
     threads: int | None = None,
     gpu: bool | None = None,
     software_gpu: bool | None = None,
+    gpu_backend: str | None = None,
     memory: Mapping[str, int | str] | None = None,
 ) -> Devices:
     """Returns the devices of this machine. The options are those of `Session` that select devices.
@@ -79,7 +80,13 @@ def devices(
     return Devices(
         _native.devices(
             _options(
-                devices=devices, cpu_devices=cpu_devices, threads=threads, gpu=gpu, software_gpu=software_gpu, memory=memory
+                devices=devices,
+                cpu_devices=cpu_devices,
+                threads=threads,
+                gpu=gpu,
+                software_gpu=software_gpu,
+                gpu_backend=gpu_backend,
+                memory=memory,
             )
         )
     )
@@ -100,7 +107,9 @@ class Session:
         cpu_devices: Cores of one CPU device: ``machine``, ``package``, ``numa``, ``l3`` or ``core``.
         threads: Threads of each CPU device. The default is one per core. Results do not depend on it.
         gpu: Whether to use GPUs. The default is yes.
-        software_gpu: Whether a software Vulkan adapter counts as a GPU. The default is no.
+        software_gpu: Whether a software adapter counts as a GPU. The default is no.
+        gpu_backend: Graphics interface through which GPUs are found: ``vulkan``, ``metal``, ``dx12`` or ``gl``. The default is all of the
+            system except ``gl``.
         memory: Memory limits by device: bytes, or strings such as ``"2GiB"``.
         emulate: Factors by which CPU devices are slowed down, by device.
         costs: Cost store for predictions; the file need not exist. `save_costs` adds the learned costs to it.
@@ -139,6 +148,7 @@ class Session:
         threads: int | None = None,
         gpu: bool | None = None,
         software_gpu: bool | None = None,
+        gpu_backend: str | None = None,
         memory: Mapping[str, int | str] | None = None,
         emulate: Mapping[str, float] | None = None,
         costs: str | os.PathLike[str] | None = None,

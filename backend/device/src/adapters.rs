@@ -1,35 +1,45 @@
-//! Finds the GPUs that wgpu reports, each once, with the CPUs near it. Software adapters count only on request.
+//! Finds the GPUs that wgpu reports, each once, with the CPUs near it. Software adapters and OpenGL count only on
+//! request, and adapters that can run no kernel are left out.
 #![forbid(unsafe_code)]
 
+use super::backend::GpuBackend;
 use super::cpu::CpuDevice;
 use super::duplicates::unique;
 use super::gpu::{GpuDevice, GpuFeatures, GpuKind, GpuLimits, MemorySource};
 use super::heaps::Heaps;
-use super::inventory::Found;
+use super::inventory::{DetectOptions, Found};
 use super::key::device_key;
 use super::pci::{self, PciAddress};
 use super::vulkan::heaps;
-use anabranch_kernels::gpu::one_at_a_time;
+use anabranch_base::lock::lock;
+use anabranch_kernels::gpu::{GpuLimits as KernelLimits, one_at_a_time};
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::Mutex;
 
 /// Every GPU of the machine under `root` (`/`, but for tests), best driver first, named `gpu0`, `gpu1`, …
 ///
-/// Software adapters are included only if `software` is set. Adapters without their own memory share `host_memory`.
-pub(super) fn detect(root: &Path, software: bool, host_memory: u64, cpus: &[CpuDevice]) -> Found {
-    let adapters = adapters();
+/// `options` say through which interface, and whether software adapters are included. Adapters without their own memory
+/// share `host_memory`.
+pub(super) fn detect(root: &Path, options: &DetectOptions, host_memory: u64, cpus: &[CpuDevice]) -> Found {
+    let (software, backend) = (options.software_gpu, options.gpu_backend);
+    let adapters = adapters(backend.map_or(wgpu::Backends::PRIMARY, wgpu::Backends::from));
     let infos: Vec<wgpu::AdapterInfo> = adapters.iter().map(wgpu::Adapter::get_info).collect();
     let mut notes = Vec::new();
     let mut gpus: Vec<GpuDevice> = Vec::new();
     for at in unique(&infos, &mut notes) {
         let is_software = infos[at].device_type == wgpu::DeviceType::Cpu;
-        if software || !is_software {
+        if !software && is_software {
+            continue;
+        }
+        if let Some(lack) = KernelLimits::lack(&adapters[at]) {
+            notes.push(format!("{} is left out: {lack}", infos[at].name));
+        } else {
             let name = format!("gpu{}", gpus.len());
             gpus.push(gpu(name, &adapters[at], &infos[at], host_memory, root, cpus));
         }
     }
-    notes.extend(absence(&infos, software));
-    notes.extend(undriven(root, &infos));
+    notes.extend(absence(&infos, software, backend));
+    notes.extend(undriven(root, &infos, backend));
     notes.extend(gpus.iter().filter(|gpu| gpu.memory_source == MemorySource::Limits).map(|gpu| {
         format!(
             "{}: its memory is not known; plans assume the size of its largest buffer, unless you give the bytes",
@@ -40,26 +50,28 @@ pub(super) fn detect(root: &Path, software: bool, host_memory: u64, cpus: &[CpuD
 }
 
 /// Lists all adapters: those of discrete GPUs first, then by backend, else as the driver lists them.
-fn adapters() -> Vec<wgpu::Adapter> {
-    let mut adapters = one_at_a_time(|| pollster::block_on(instance().enumerate_adapters(BACKENDS)));
+fn adapters(backends: wgpu::Backends) -> Vec<wgpu::Adapter> {
+    let mut adapters = one_at_a_time(|| pollster::block_on(instance(backends).enumerate_adapters(backends)));
     adapters.sort_by_key(|adapter| preference(&adapter.get_info()));
     adapters
 }
 
-const BACKENDS: wgpu::Backends = wgpu::Backends::PRIMARY;
-
-/// The only wgpu instance of the process.
+/// The process's only wgpu instance for these backends.
 ///
 /// For each further instance a driver may load its libraries again, which takes time and memory. Some drivers cannot be
 /// loaded as often as sessions are opened.
-fn instance() -> &'static wgpu::Instance {
-    static INSTANCE: OnceLock<wgpu::Instance> = OnceLock::new();
-    INSTANCE.get_or_init(|| {
-        let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
-        descriptor.backends = BACKENDS;
-        descriptor.flags = wgpu::InstanceFlags::empty().with_env();
-        wgpu::Instance::new(descriptor)
-    })
+fn instance(backends: wgpu::Backends) -> wgpu::Instance {
+    static INSTANCES: Mutex<Vec<(wgpu::Backends, wgpu::Instance)>> = Mutex::new(Vec::new());
+    let mut instances = lock(&INSTANCES);
+    if let Some((_, known)) = instances.iter().find(|(of, _)| *of == backends) {
+        return known.clone();
+    }
+    let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
+    descriptor.backends = backends;
+    descriptor.flags = wgpu::InstanceFlags::empty().with_env();
+    let instance = wgpu::Instance::new(descriptor);
+    instances.push((backends, instance.clone()));
+    instance
 }
 
 /// Preference of an adapter; lower is better.
@@ -146,9 +158,9 @@ fn near(locality: &pci::Locality, cpus: &[CpuDevice]) -> Vec<String> {
 }
 
 /// Reason that there is no GPU, if there is none.
-fn absence(infos: &[wgpu::AdapterInfo], software: bool) -> Option<String> {
+fn absence(infos: &[wgpu::AdapterInfo], software: bool, backend: Option<GpuBackend>) -> Option<String> {
     if infos.is_empty() {
-        let interface = if cfg!(target_os = "linux") { "Vulkan" } else { "GPU" };
+        let interface = interface(backend);
         return Some(format!("no GPU: no {interface} driver was found; everything runs on the CPU"));
     }
     let all_software = infos.iter().all(|info| info.device_type == wgpu::DeviceType::Cpu);
@@ -156,19 +168,28 @@ fn absence(infos: &[wgpu::AdapterInfo], software: bool) -> Option<String> {
         .then(|| format!("no GPU: only a software adapter was found ({}); it is used only on request", infos[0].name))
 }
 
+/// Name of the interface whose drivers are looked for.
+fn interface(backend: Option<GpuBackend>) -> &'static str {
+    backend.map_or(if cfg!(target_os = "linux") { "Vulkan" } else { "GPU" }, GpuBackend::title)
+}
+
 /// GPUs on the bus without an adapter: their driver is missing.
-fn undriven(root: &Path, infos: &[wgpu::AdapterInfo]) -> Vec<String> {
+fn undriven(root: &Path, infos: &[wgpu::AdapterInfo], backend: Option<GpuBackend>) -> Vec<String> {
     let known = |gpu: &pci::BusGpu| {
         infos.iter().any(|info| match PciAddress::parse(&info.device_pci_bus_id) {
             Some(address) => address == gpu.address,
-            None => (info.vendor, info.device) == (gpu.vendor, gpu.device),
+            // OpenGL does not report the model.
+            None => info.vendor == gpu.vendor && [0, gpu.device].contains(&info.device),
         })
     };
     let missing = pci::bus_gpus(root).into_iter().filter(|gpu| !known(gpu));
     let note = |gpu: pci::BusGpu| {
         format!(
-            "the GPU at PCI address {} ({:04x}:{:04x}) has no Vulkan driver that reports it; install one to use it",
-            gpu.address, gpu.vendor, gpu.device
+            "the GPU at PCI address {} ({:04x}:{:04x}) has no {} driver that reports it; install one to use it",
+            gpu.address,
+            gpu.vendor,
+            gpu.device,
+            interface(backend)
         )
     };
     missing.map(note).collect()
@@ -202,7 +223,8 @@ mod tests {
         let mut software = info("llvmpipe", wgpu::Backend::Vulkan, "llvmpipe", "");
         software.device_type = wgpu::DeviceType::Cpu;
         let real = info("A", wgpu::Backend::Vulkan, "nv", "");
-        assert!(absence(&[], true).is_some_and(|note| note.contains("no GPU") && note.contains("driver")));
+        let absence = |infos: &[wgpu::AdapterInfo], software| absence(infos, software, Some(GpuBackend::Gl));
+        assert!(absence(&[], true).is_some_and(|note| note.contains("no GPU: no OpenGL driver")));
         assert!(absence(&[software.clone()], false).is_some_and(|note| note.contains("on request")));
         assert_eq!(absence(&[software.clone()], true), None);
         assert_eq!(absence(&[real, software], false), None);
@@ -212,11 +234,14 @@ mod tests {
     fn a_gpu_on_the_bus_without_a_driver_is_noted() {
         let files = [("class", "0x030200"), ("vendor", "0x10de"), ("device", "0x0001")];
         let root = bus(&[("0000:01:00.0", &files)]);
-        let notes = |infos: &[wgpu::AdapterInfo]| undriven(root.path(), infos);
+        let notes = |infos: &[wgpu::AdapterInfo]| undriven(root.path(), infos, None);
         assert!(matches!(&notes(&[])[..], [note] if note.contains("0000:01:00.0 (10de:0001)")));
         assert_eq!(notes(&[info("A", wgpu::Backend::Vulkan, "nv", "0000:01:00.0")]), Vec::<String>::new());
         assert_eq!(notes(&[info("A", wgpu::Backend::Vulkan, "nv", "")]), Vec::<String>::new());
         assert_eq!(notes(&[info("A", wgpu::Backend::Vulkan, "nv", "0000:02:00.0")]).len(), 1);
+        let mut nameless = info("A", wgpu::Backend::Gl, "nv", "");
+        nameless.device = 0;
+        assert_eq!(notes(&[nameless]), Vec::<String>::new(), "OpenGL knows the maker alone");
     }
 
     #[test]
@@ -245,9 +270,14 @@ mod tests {
         if !child::is_child() {
             return;
         }
-        let found = detect(Path::new("/"), std::env::var_os(SOFTWARE).is_some(), 1 << 30, &[]);
+        let options = DetectOptions {
+            software_gpu: std::env::var_os(SOFTWARE).is_some(),
+            gpu_backend: std::env::var(BACKEND).ok().map(|name| name.parse().expect("an interface")),
+            ..DetectOptions::default()
+        };
+        let found = detect(Path::new("/"), &options, 1 << 30, &[]);
         for gpu in &found.gpus {
-            println!("gpu: {} {} {} {:?}", gpu.name, gpu.kind, gpu.memory, gpu.memory_source);
+            println!("gpu: {} {} {} {:?} {}", gpu.name, gpu.kind, gpu.memory, gpu.memory_source, gpu.backend);
         }
         for note in &found.notes {
             println!("note: {note}");
@@ -255,6 +285,7 @@ mod tests {
     }
 
     const SOFTWARE: &str = "ANABRANCH_TEST_SOFTWARE_GPU";
+    const BACKEND: &str = "ANABRANCH_TEST_GPU_BACKEND";
 
     /// Lines of the child process that begin with `gpu:` or `note:`.
     fn in_child(drivers: &str, variables: &[(&str, &str)]) -> Vec<String> {
@@ -294,10 +325,22 @@ mod tests {
         };
         let lavapipe = lavapipe.to_string_lossy();
         let asked = in_child(&lavapipe, &[(SOFTWARE, "1")]);
-        let expected = format!("gpu: gpu0 software {} Host", 1_u64 << 30);
+        let expected = format!("gpu: gpu0 software {} Host vulkan", 1_u64 << 30);
         assert!(asked.contains(&expected), "{asked:?}");
         let not_asked = in_child(&lavapipe, &[]);
         assert!(!not_asked.iter().any(|line| line.starts_with("gpu:")), "{not_asked:?}");
         assert!(not_asked.iter().any(|line| line.contains("on request")), "{not_asked:?}");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn an_interface_that_is_asked_for_is_the_only_one() {
+        let lines = in_child("/nonexistent", &[(SOFTWARE, "1"), (BACKEND, "metal")]);
+        assert!(lines.iter().any(|line| line.starts_with("note: no GPU: no Metal driver")), "{lines:?}");
+        // Vulkan has no driver here, so that a GPU is OpenGL's.
+        let lines = in_child("/nonexistent", &[(SOFTWARE, "1"), (BACKEND, "gl")]);
+        let is_there = lines.iter().any(|line| line.starts_with("gpu: gpu0 ") && line.ends_with(" gl"));
+        let is_missed = lines.iter().any(|line| line.starts_with("note: no GPU: no OpenGL driver"));
+        assert!(is_there != is_missed, "{lines:?}");
     }
 }

@@ -163,7 +163,7 @@ pub struct GpuDevice {
     pub vendor: u32,
     /// Model, as the backend numbers it.
     pub device: u32,
-    /// Interface to the driver: `vulkan`, `metal`, `dx12`.
+    /// Interface to the driver: `vulkan`, `metal`, `dx12`, `gl`.
     pub backend: String,
     /// Name of the driver.
     pub driver: String,

@@ -1,6 +1,7 @@
 //! The inventory of devices: taken once at the start, read by everything after.
 #![forbid(unsafe_code)]
 
+use super::backend::GpuBackend;
 use super::cpu::{CpuDevice, CpuGranularity};
 use super::gpu::{GpuDevice, MemorySource};
 use super::granularity::cpu_devices;
@@ -24,6 +25,9 @@ pub struct DetectOptions {
     pub no_gpu: bool,
     /// Whether a software adapter counts as a GPU.
     pub software_gpu: bool,
+    /// Graphics interface through which GPUs are found; `None` for all of the system except OpenGL.
+    #[serde(default)]
+    pub gpu_backend: Option<GpuBackend>,
     /// Bytes that a device may fill, by its name, instead of the detected memory.
     pub memory_overrides: Vec<(String, u64)>,
     /// Factor by which a CPU device is slowed down, by its name.
@@ -51,6 +55,11 @@ impl DetectOptions {
     /// Sets whether a software adapter counts as a GPU (default: false).
     pub fn with_software_gpu(self, software_gpu: bool) -> Self {
         Self { software_gpu, ..self }
+    }
+
+    /// Finds GPUs through one graphics interface (default: all of the system except OpenGL).
+    pub fn with_gpu_backend(self, gpu_backend: GpuBackend) -> Self {
+        Self { gpu_backend: Some(gpu_backend), ..self }
     }
 
     /// Restricts the devices to these names (default: all devices).
@@ -165,18 +174,20 @@ use super::adapters::detect as gpus;
 
 /// No GPU, and a note that says why.
 #[cfg(not(feature = "gpu"))]
-fn gpus(_: &Path, _: bool, _: u64, _: &[CpuDevice]) -> Found {
+fn gpus(_: &Path, _: &DetectOptions, _: u64, _: &[CpuDevice]) -> Found {
     Found { gpus: Vec::new(), notes: vec![format!("no GPU{GPU_HINT}")] }
 }
 
 fn taken(options: &DetectOptions, with_gpus: bool) -> Result<Inventory, DetectError> {
     let root = Path::new("/");
-    let drivers = if with_gpus { drivers() } else { None };
+    // The facts are those of Vulkan's drivers; drivers of OpenGL have others.
+    let are_known = with_gpus && options.gpu_backend != Some(GpuBackend::Gl);
+    let drivers = if are_known { drivers() } else { None };
     let surveyed = host::survey(root);
     let model = &surveyed.host.model;
     let cpus = cpu_devices(&surveyed.usable, options.cpu_granularity, model, surveyed.usable_memory);
     let found = match with_gpus {
-        true => gpus(root, options.software_gpu, surveyed.usable_memory, &cpus),
+        true => gpus(root, options, surveyed.usable_memory, &cpus),
         false => Found::default(),
     };
     let notes = surveyed.notes.into_iter().chain(found.notes).collect();

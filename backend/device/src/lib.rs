@@ -7,6 +7,7 @@
 #[cfg(feature = "gpu")]
 mod adapters;
 pub mod affinity;
+mod backend;
 #[cfg(all(test, any(feature = "gpu", feature = "hwloc")))]
 mod child;
 mod compute;
@@ -33,6 +34,7 @@ mod topology;
 mod vulkan;
 
 pub use anabranch_base::bytes::{SizeError, exact_bytes, format_bytes, parse_bytes, parse_memory_override};
+pub use backend::GpuBackend;
 pub use compute::{ComputeDevice, CpuTeam, GpuOpener};
 pub use cpu::{CpuDevice, CpuGranularity};
 pub use cpulist::format_list;

@@ -9,7 +9,7 @@ pub use resolved::ResolvedConfig;
 
 use super::loss::OnDeviceLoss;
 use anabranch_costs::CostStore;
-use anabranch_device::{CpuGranularity, DetectOptions};
+use anabranch_device::{CpuGranularity, DetectOptions, GpuBackend};
 use anabranch_onnx::import::Limits;
 use anabranch_onnx::lower::Rewrites;
 use anabranch_plan::{ChunkRule, PlanOptions, Residency, StreamMode};
@@ -97,6 +97,7 @@ config! {
         cpu_devices: CpuGranularity = value::parsed, "cores that make one CPU device: machine, package, numa, l3 or core";
         threads: NonZeroUsize = value::parsed, "threads of each CPU device";
         software_gpu: bool = value::truth, "1: a software adapter counts as a GPU";
+        gpu_backend: GpuBackend = value::parsed, "graphics interface through which GPUs are found: vulkan, metal, dx12 or gl; else all of the system except gl";
         memory: BTreeMap<String, u64> = value::memory, "bytes that devices may fill, such as gpu0=2GiB,cpu0=512MiB";
         emulate: BTreeMap<String, f64> = value::parsed_map, "factors by which CPU devices are slowed down, such as cpu1=4";
         #[serde(serialize_with = "as_text")]
@@ -207,6 +208,7 @@ impl SessionConfig {
                 threads: self.threads,
                 no_gpu: self.gpu.map_or(usual.no_gpu, |wanted| !wanted),
                 software_gpu: self.software_gpu.unwrap_or(usual.software_gpu),
+                gpu_backend: self.gpu_backend,
                 memory_overrides: self.memory.into_iter().flatten().collect(),
                 slowdowns: self.emulate.into_iter().flatten().collect(),
                 // A set of devices has no order: each order gives the same plans and the same files of a cache.

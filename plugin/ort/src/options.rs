@@ -46,7 +46,7 @@ impl Options {
             _ if OTHERS.contains(&key) => return Err(format!("option `{key}` is not an option of the provider")),
             _ => self.session.set(key, value).map_err(|error| error.to_string())?,
         }
-        self.other_devices |= ["devices", "cpu_devices", "software_gpu"].contains(&key);
+        self.other_devices |= ["devices", "cpu_devices", "software_gpu", "gpu_backend"].contains(&key);
         Ok(())
     }
 }

@@ -25,7 +25,7 @@ from ..views import Devices
 from ._channel import Address, Inbox, Packet, Wire
 from ._routes import STATE, Arrived, StageRoute, message
 
-DEVICE_OPTIONS = ("devices", "cpu_devices", "threads", "gpu", "software_gpu", "memory")
+DEVICE_OPTIONS = ("devices", "cpu_devices", "threads", "gpu", "software_gpu", "gpu_backend", "memory")
 """Options of a session that select devices."""
 State = tuple[list[tuple[str, str]], int]
 """Outputs of an input that are inputs of the next, and the number of sequences."""

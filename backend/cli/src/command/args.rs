@@ -5,7 +5,7 @@ use super::images::ImageArgs;
 use super::inputs::named;
 use super::open::strategy;
 use super::platform::EXAMPLES;
-use anabranch::device::{CpuGranularity, DetectOptions, parse_memory_override};
+use anabranch::device::{CpuGranularity, DetectOptions, GpuBackend, parse_memory_override};
 use anabranch::import::Limits;
 use anabranch::lower::{Rewrite, Rewrites, UnknownRewrite};
 use anabranch::plan::{ChunkRule, Residency, StreamMode};
@@ -42,8 +42,11 @@ pub(crate) struct DeviceArgs {
     /// Count a software Vulkan adapter (llvmpipe) as a GPU
     #[arg(long)]
     pub(crate) software_gpu: bool,
+    /// Find GPUs by vulkan, metal, dx12 or gl [default: not gl]
+    #[arg(long, value_name = "INTERFACE", hide_short_help = true)]
+    pub(crate) gpu_backend: Option<GpuBackend>,
     /// Use no GPU
-    #[arg(long, conflicts_with = "software_gpu")]
+    #[arg(long, conflicts_with_all = ["software_gpu", "gpu_backend"])]
     pub(crate) no_gpu: bool,
     /// Limit the memory of a device, as in gpu0=2GiB
     ///
@@ -461,6 +464,7 @@ impl DeviceArgs {
         config.cpu_devices = self.cpu_devices;
         config.threads = self.threads;
         config.software_gpu = self.software_gpu.then_some(true);
+        config.gpu_backend = self.gpu_backend;
         config.memory = Some(named_once("--memory", &self.memory)?).filter(|limits| !limits.is_empty());
         config.emulate = Some(named_once("--emulate", &self.emulate)?).filter(|factors| !factors.is_empty());
         Ok(config)

@@ -13,6 +13,7 @@ mod fit;
 mod flow;
 mod formats;
 mod generate;
+mod graphics;
 #[cfg(unix)]
 mod guides;
 #[cfg(unix)]

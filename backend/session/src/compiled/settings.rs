@@ -35,10 +35,11 @@ pub(super) fn adopted(
 ) -> Result<(ResolvedConfig, bool), CompiledError> {
     same_program(compiled, &given).map_err(|problem| CompiledError::elsewhere(file, problem))?;
     let stored = compiled.clone().resolve();
-    let wants_gpu = given.gpu.or((given.software_gpu == Some(true)).then_some(true));
+    let names_gpus = given.software_gpu == Some(true) || given.gpu_backend.is_some();
+    let wants_gpu = given.gpu.or(names_gpus.then_some(true));
     let mut base = compiled.clone();
     if wants_gpu == Some(false) {
-        base.software_gpu = None;
+        (base.software_gpu, base.gpu_backend) = (None, None);
         base.memory.iter_mut().for_each(|limits| limits.retain(|name, _| !name.starts_with("gpu")));
         base.devices.iter_mut().for_each(|names| names.retain(|name| !name.starts_with("gpu")));
     }
@@ -127,7 +128,7 @@ pub(super) mod json {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use anabranch_device::{CpuGranularity, DetectOptions};
+    use anabranch_device::{CpuGranularity, DetectOptions, GpuBackend};
     use anabranch_onnx::lower::Rewrites;
     use anabranch_plan::{PlanOptions, Residency, StreamMode};
 
@@ -166,6 +167,7 @@ mod tests {
         let made = usual()
             .with_cpu_devices(CpuGranularity::Core)
             .with_software_gpu(true)
+            .with_gpu_backend(GpuBackend::Gl)
             .with_memory("cpu0", 1 << 30)
             .with_memory("gpu0", 1 << 28)
             .with_strategy(Strategy::AUTO)
@@ -175,6 +177,7 @@ mod tests {
         let (without, same) = adopted(usual().without_gpu());
         let (devices, cpu0) = (&without.devices, ("cpu0".to_owned(), 1u64 << 30));
         assert!(!same && devices.no_gpu && !devices.software_gpu && devices.memory_overrides == [cpu0]);
+        assert_eq!(devices.gpu_backend, None);
         assert!(devices.cpu_granularity == CpuGranularity::Core && without.strategy == Strategy::AUTO);
         let (both, _) = adopted(SessionConfig { colocate: Some(vec!["*bn*".into()]), ..usual() });
         assert_eq!((both.constraints.pins.len(), both.constraints.colocated.len()), (1, 1));
@@ -188,10 +191,13 @@ mod tests {
     }
 
     #[test]
-    fn asking_for_a_software_gpu_asks_for_a_gpu() {
+    fn asking_for_a_software_gpu_or_an_interface_asks_for_a_gpu() {
         let made = compiled(usual().without_gpu());
-        let (options, same) = adopted(Path::new("m"), &made, usual().with_software_gpu(true)).expect("another plan");
+        let adopted = |given| adopted(Path::new("m"), &made, given).expect("another plan");
+        let (options, same) = adopted(usual().with_software_gpu(true));
         assert!(!same && !options.devices.no_gpu && options.devices.software_gpu);
+        let (options, same) = adopted(usual().with_gpu_backend(GpuBackend::Gl));
+        assert!(!same && !options.devices.no_gpu && options.devices.gpu_backend == Some(GpuBackend::Gl));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::SessionConfig;
 use crate::OnDeviceLoss;
 use anabranch_costs::CostStore;
-use anabranch_device::{CpuGranularity, DetectOptions};
+use anabranch_device::{CpuGranularity, DetectOptions, GpuBackend};
 use anabranch_onnx::import::Limits;
 use anabranch_onnx::lower::Rewrites;
 use anabranch_plan::PlanOptions;
@@ -11,17 +11,26 @@ use anabranch_planning::{Constraints, Order, PlatformFile, Split, Strategy};
 use std::num::NonZeroUsize;
 
 impl SessionConfig {
-    /// Sets all options of devices, also those that have their defaults there; only the number of threads may still be
-    /// left out. Each can also be set by itself, as in [`Self::with_threads`].
+    /// Sets all options of devices, also those that have their defaults there; only the number of threads and the
+    /// graphics interface may still be left out. Each can also be set by itself, as in [`Self::with_threads`].
     pub fn with_devices(self, devices: DetectOptions) -> Self {
-        let DetectOptions { cpu_granularity, threads, no_gpu, software_gpu, memory_overrides, slowdowns, only } =
-            devices;
+        let DetectOptions {
+            cpu_granularity,
+            threads,
+            no_gpu,
+            software_gpu,
+            gpu_backend,
+            memory_overrides,
+            slowdowns,
+            only,
+        } = devices;
         Self {
             devices: Some(only),
             gpu: Some(!no_gpu),
             cpu_devices: Some(cpu_granularity),
             threads,
             software_gpu: Some(software_gpu),
+            gpu_backend,
             memory: Some(memory_overrides.into_iter().collect()),
             emulate: Some(slowdowns.into_iter().collect()),
             ..self
@@ -48,6 +57,11 @@ impl SessionConfig {
     /// Sets whether a software adapter counts as a GPU (default: false).
     pub fn with_software_gpu(self, software_gpu: bool) -> Self {
         Self { software_gpu: Some(software_gpu), ..self }
+    }
+
+    /// Finds GPUs through one graphics interface (default: all of the system except OpenGL).
+    pub fn with_gpu_backend(self, gpu_backend: GpuBackend) -> Self {
+        Self { gpu_backend: Some(gpu_backend), ..self }
     }
 
     /// Sets the bytes that a device may fill (default: the detected memory). A later limit of a device replaces an

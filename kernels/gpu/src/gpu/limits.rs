@@ -14,6 +14,9 @@ pub(crate) const MOST_PASSES: usize = 60_000;
 /// Bytes of workgroup memory that kernels may use: WebGPU's default limit.
 pub(crate) const WORKGROUP_BYTES: u32 = 16 << 10;
 
+/// Storage buffers that the smallest kernel binds: an input and an output.
+const LEAST_BINDINGS: u32 = 2;
+
 /// Bytes of the largest buffer that kernels read, all of which 32 bits can count. Metal binds larger buffers.
 const MOST_BYTES: u64 = (1 << 32) - 4;
 
@@ -21,6 +24,26 @@ impl GpuLimits {
     /// Returns the limits that `adapter` offers, all of which [`Gpu::open`](super::Gpu::open) requests.
     pub fn of(adapter: &wgpu::Adapter) -> Self {
         Self::from(&adapter.limits())
+    }
+
+    /// Returns what `adapter` lacks to run any kernel here, if it lacks something.
+    pub fn lack(adapter: &wgpu::Adapter) -> Option<String> {
+        match adapter.get_downlevel_capabilities().flags.contains(wgpu::DownlevelFlags::COMPUTE_SHADERS) {
+            true => Self::of(adapter).shortage(),
+            false => Some("its driver has no compute shaders".to_owned()),
+        }
+    }
+
+    /// Returns which of these limits are below what every kernel here needs, if some are.
+    pub(crate) fn shortage(&self) -> Option<String> {
+        let Self { threads, workgroup_bytes, bindings, .. } = self;
+        let is_enough = *threads >= THREADS && *workgroup_bytes >= WORKGROUP_BYTES && *bindings >= LEAST_BINDINGS;
+        (!is_enough).then(|| {
+            format!(
+                "kernels need workgroups of {THREADS} threads and {WORKGROUP_BYTES} bytes, and {LEAST_BINDINGS} storage \
+                 buffers, but the device has {threads}, {workgroup_bytes} and {bindings}"
+            )
+        })
     }
 
     /// Returns the dispatch of `groups` workgroups as two dimensions `[x, y, 1]` with `x · y ≥ groups`, or `None` if
@@ -64,6 +87,21 @@ mod tests {
             assert_eq!(GpuLimits::from(&device(bytes)).binding_bytes, bound);
         }
         assert!(u32::try_from(MOST_BYTES).is_ok());
+    }
+
+    #[test]
+    fn a_device_below_a_needed_limit_is_short_of_it() {
+        let enough = GpuLimits::from(&wgpu::Limits::default());
+        assert_eq!(enough.shortage(), None);
+        for less in [
+            GpuLimits { threads: 128, ..enough.clone() },
+            GpuLimits { workgroup_bytes: 8 << 10, ..enough.clone() },
+            GpuLimits { bindings: 1, ..enough.clone() },
+        ] {
+            let shortage = less.shortage().expect("one limit is too low");
+            let has = format!("has {}, {} and {}", less.threads, less.workgroup_bytes, less.bindings);
+            assert!(shortage.ends_with(&has), "{shortage}");
+        }
     }
 
     #[test]

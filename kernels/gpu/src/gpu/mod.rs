@@ -149,14 +149,8 @@ pub fn summation(node: &NodeSpec, _: &[bool]) -> Option<Vec<usize>> {
 pub fn supports(node: &NodeSpec, constants: &[bool], limits: &GpuLimits) -> Result<(), KernelError> {
     let recipe = recipe(node, constants)?;
     let refuse = |reason: String| Err(node.unsupported(reason));
-    if limits.threads < limits::THREADS || limits.workgroup_bytes < limits::WORKGROUP_BYTES {
-        return refuse(format!(
-            "kernels need workgroups of {} threads and {} bytes, but the device has {} and {}",
-            limits::THREADS,
-            limits::WORKGROUP_BYTES,
-            limits.threads,
-            limits.workgroup_bytes
-        ));
+    if let Some(shortage) = limits.shortage() {
+        return refuse(shortage);
     }
     let specs = || node.inputs.iter().chain(&node.outputs);
     if let Some(spec) = specs().find(|spec| u32::try_from(spec.shape.elements()).is_err()) {

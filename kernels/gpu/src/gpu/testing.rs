@@ -9,8 +9,8 @@ use anabranch_op::tensor::{Tensor, TensorSpec};
 use std::ops::Range;
 use std::sync::OnceLock;
 
-/// Returns the device of all tests of this binary: the software adapter, or the machine's own GPU if
-/// `ANABRANCH_TEST_GPU=real`.
+/// Returns the device of all tests of this binary: the software adapter, or, by `ANABRANCH_TEST_GPU`, the machine's own
+/// GPU (`real`) or the software adapter through OpenGL (`gl`).
 pub(crate) fn gpu() -> &'static Gpu {
     static GPU: OnceLock<Gpu> = OnceLock::new();
     GPU.get_or_init(open)
@@ -22,11 +22,13 @@ pub(crate) fn open() -> Gpu {
 }
 
 fn adapter() -> wgpu::Adapter {
-    let real = std::env::var_os("ANABRANCH_TEST_GPU").is_some_and(|kind| kind == "real");
+    let asked = std::env::var("ANABRANCH_TEST_GPU").unwrap_or_default();
+    let real = asked == "real";
+    let backends = if asked == "gl" { wgpu::Backends::GL } else { wgpu::Backends::PRIMARY };
     let mut description = wgpu::InstanceDescriptor::new_without_display_handle();
     description.flags = validation::flags();
     let instance = wgpu::Instance::new(description);
-    let adapters = pollster::block_on(instance.enumerate_adapters(wgpu::Backends::PRIMARY));
+    let adapters = pollster::block_on(instance.enumerate_adapters(backends));
     let wanted = adapters.into_iter().find(|a| real == (a.get_info().device_type != wgpu::DeviceType::Cpu));
     wanted.expect("these tests need a software Vulkan adapter: install the package mesa-vulkan-drivers")
 }
