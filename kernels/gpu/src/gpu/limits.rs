@@ -94,9 +94,9 @@ mod tests {
         let enough = GpuLimits::from(&wgpu::Limits::default());
         assert_eq!(enough.shortage(), None);
         for less in [
-            GpuLimits { threads: 128, ..enough.clone() },
-            GpuLimits { workgroup_bytes: 8 << 10, ..enough.clone() },
-            GpuLimits { bindings: 1, ..enough.clone() },
+            GpuLimits { threads: 128, ..enough },
+            GpuLimits { workgroup_bytes: 8 << 10, ..enough },
+            GpuLimits { bindings: 1, ..enough },
         ] {
             let shortage = less.shortage().expect("one limit is too low");
             let has = format!("has {}, {} and {}", less.threads, less.workgroup_bytes, less.bindings);
