@@ -4,8 +4,9 @@ import signal
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 import anabranch as ab
 
@@ -111,6 +112,33 @@ def platform(nodes):
     from anabranch import cluster
 
     return cluster.Platform.measure(**ONE_CPU)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A chain of products with a value that passes all of them, a constant output, and an integer output."""
+    random_numbers = np.random.default_rng(0)
+    nodes, weights, value = [], [], "x"
+    for layer in range(LAYERS):
+        weight = random_numbers.standard_normal((WIDTH, WIDTH), dtype=np.float32) / WIDTH**0.5
+        weights.append(numpy_helper.from_array(weight, f"w{layer}"))
+        nodes += [helper.make_node("MatMul", [value, f"w{layer}"], [f"p{layer}"], name=f"product{layer}")]
+        nodes += [helper.make_node("Tanh", [f"p{layer}"], [f"t{layer}"], name=f"tanh{layer}")]
+        value = f"t{layer}"
+    nodes.append(helper.make_node("Add", [value, "x"], ["y"], name="sum"))
+    nodes.append(helper.make_node("ArgMax", ["y"], ["best"], name="best", axis=1))
+    nodes.append(helper.make_node("Constant", [], ["fixed"], name="fixed", value=numpy_helper.from_array(np.arange(3))))
+    outputs = [("y", TensorProto.FLOAT, [4, WIDTH]), ("best", TensorProto.INT64, [4, 1]), ("fixed", TensorProto.INT64, [3])]
+    graph = helper.make_graph(
+        nodes,
+        "chain",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, WIDTH])],
+        [helper.make_tensor_value_info(*output) for output in outputs],
+        weights,
+    )
+    path = tmp_path_factory.mktemp("cluster") / "chain.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    return path
 
 
 def samples(count, seed=0):

@@ -202,6 +202,9 @@ def test_a_command_that_fails_names_its_drop_and_process(workers, tmp_path):
     assert failure["drop"].startswith("say") and "on worker" in failure["why"] and "exit status: 3" in failure["why"]
     with pytest.raises(ab.errors.InputError, match="nowhere.graph"):
         cluster.run_graph(tmp_path / "nowhere.graph", workers, directory=tmp_path)
+    with pytest.raises(ab.errors.InputError, match="nowhere: there is no such directory"):
+        cluster.run_graph(graph, workers, directory=tmp_path / "nowhere")
+    assert not (tmp_path / "nowhere").exists()
 
 
 def test_an_interruption_ends_the_commands_on_the_nodes(workers, tmp_path, interruptible):

@@ -39,12 +39,14 @@ def run_graph(
         whether the run was ``cancelled``, and the ``flow`` with its times.
 
     Raises:
-        InputError: If the graph or an argument is invalid.
+        InputError: If the graph or an argument is invalid, or there is no such directory.
         DeviceError: If no node is left. If a process dies, its applications fail, and a further run makes what is missing.
     """
     if not isinstance(workers, Workers):
         raise InputError(f"`workers` is {type(workers).__name__}; give anabranch.cluster.Workers")
     graph, directory = path_of("graph", graph), path_of("directory", directory)
+    if not os.path.isdir(directory):
+        raise InputError(f"{directory}: there is no such directory; make it, at the same path for all nodes")
     token = _native.CancelToken()
     workers._enter()
     try:

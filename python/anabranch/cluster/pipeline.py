@@ -23,6 +23,7 @@ from . import _host, _routes
 from . import platform as _platform
 from ._channel import Packet
 from ._inputs import InThread, packet_of, source_of
+from ._options import verify
 from .line import Failure, Line
 from .platform import OUTSIDE, Node, Platform
 from .report import Metrics, described
@@ -103,24 +104,11 @@ class Pipeline:
         timeout: float = 300.0,
         **options: Any,
     ) -> None:
-        for name, count in (("capacity", capacity), ("failures", failures), ("checkpoint", checkpoint)):
-            if not isinstance(count, int) or count < 1:
-                raise InputError(f"option `{name}` = {count!r}: give a whole number of at least 1")
-        for name, seconds in (("hang", hang), ("timeout", timeout)):
-            _platform.seconds(name, seconds)
-        if goal not in ("period", "latency"):
-            raise InputError(f"option `goal` = {goal!r}: write period or latency")
-        if not all(isinstance(flag, bool) for flag in (branches, replicate, measure, ship)):
-            raise InputError("options `branches`, `replicate`, `measure` and `ship` are True or False")
-        if decided := [name for name in ("place", "order", "pin", "colocate", "split", "platform") if name in options]:
-            raise InputError(f"option `{decided[0]}` has no meaning here: the pipeline decides where nodes run; leave it out")
-        if unknown := [name for name in options if name not in _native.option_names()]:
-            raise InputError(f"there is no option `{unknown[0]}`; the options are those of Pipeline and of Session")
-        if inputs is not None and not isinstance(inputs, Mapping):
-            raise InputError(f"`inputs` is {type(inputs).__name__}; give a dictionary from names to arrays")
-        if platform is not None and not isinstance(platform, Platform):
-            raise InputError("`platform` is not a Platform; Platform.load reads a file")
-        self._ray = _host.ray_module()
+        own = {"capacity": capacity, "failures": failures, "checkpoint": checkpoint, "hang": hang, "timeout": timeout, "goal": goal}
+        flags = {"branches": branches, "replicate": replicate, "measure": measure, "ship": ship}
+        verify({**own, **flags, "feed": feed, "sequences": sequences}, inputs, platform, options)
+        # Ray would start a cluster of its own for what is given to it first.
+        self._ray = _platform.connected()
         self._goal, self._measure = goal, measure
         self._wanted = (goal, replicate, branches)
         self._capacity, self._hang, self._failures, self._timeout = capacity, hang, failures, timeout
@@ -154,6 +142,7 @@ class Pipeline:
         self.platform = platform or Platform.measure(timeout=timeout, **_device_options(options))
         self.events: list[str] = [] if platform else list(self.platform.events)
         self._alive = dict(self.platform.present())
+        self.events += self.platform.absent()
         self._learn_times(self._alive)
         self._open_among_living()
 
@@ -276,6 +265,7 @@ class Pipeline:
         Raises:
             InputError: If a `map` is open, or the pipeline was closed.
         """
+        _platform.verify_progress(progress)
         self._enter()
         try:
             present = set(_platform.alive().values())
@@ -284,6 +274,7 @@ class Pipeline:
                 self.events += found.events
                 self.platform = self.platform._with(found)
             self._alive = dict(self.platform.present())
+            self.events += [line for line in self.platform.absent() if line not in self.events]
             if fresh := {name: node for name, node in self._alive.items() if name not in self._times}:
                 self._learn_times(fresh)
             self._open_among_living()
@@ -296,6 +287,7 @@ class Pipeline:
         self._stop()
 
     def __enter__(self) -> Pipeline:
+        self._refuse_if_closed()
         return self
 
     def __exit__(
@@ -326,6 +318,7 @@ class Pipeline:
                 given = (self._model, self._digest, self._options, self._inputs, self._measure, self._state)
                 try:
                     self._times[name] = _platform.wait(name, host.times.remote(*given), self._timeout)
+                    self.events += self.platform.missing(name, [device["name"] for device in self._times[name]["devices"]])
                 except _platform.NodeGone as error:
                     self.events.append(f"{name} is left out ({error})")
         finally:
@@ -347,8 +340,17 @@ class Pipeline:
                 self.events.append(f"the stages could not be opened ({error}): the model is divided again over {', '.join(self._alive)}")
 
     def _open(self) -> None:
-        """Divides the model over the nodes that are alive, and starts its stages. If a stage does not fit its device after all, the
-        device is given less memory, and the model is divided again."""
+        """Divides the model over the nodes that are alive, and starts its stages."""
+        try:
+            self._open_within_memory()
+        except (MemoryLimitError, PlacementError) as error:
+            if not (lost := [node.name for node in self.platform.nodes if node.name not in self._alive]):
+                raise
+            text = f"{error}; {', '.join(lost)} of the platform cannot be used: start nodes, and call rebalance()"
+            raise _host.unpacked({**_host.packed("", error), "text": text}) from None
+
+    def _open_within_memory(self) -> None:
+        """Starts the stages. If one does not fit its device after all, the device is given less memory, and the model is divided again."""
         times = {node.name: self._limited(node) for node in self.platform.nodes if node.name in self._alive}
         while True:
             self._division = self._divide(times)

@@ -6,9 +6,10 @@ import itertools
 import json
 import os
 import secrets
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from ..errors import AnabranchError, DeviceError, InputError, Timeout
 from ..views import Rows
@@ -45,6 +46,9 @@ class Platform:
 
     Attributes:
         events: Lines about nodes that were left out of the measurement, because they have died.
+
+    Raises:
+        InputError: If names are not clear, or a number is wrong.
     """
 
     def __init__(
@@ -53,6 +57,7 @@ class Platform:
         self.nodes = tuple(nodes)
         self.links = dict(links)
         self.events = list(events)
+        _verify(self.nodes, self.links)
 
     @classmethod
     def measure(
@@ -76,8 +81,7 @@ class Platform:
             DeviceError: If a node cannot run this package, or has another version of it. The error names the node.
         """
         seconds("timeout", timeout)
-        if progress is not None and not callable(progress):
-            raise InputError(f"option `progress` = {progress!r}: give a function that takes a line")
+        verify_progress(progress)
         if unknown := [name for name in options if name not in _host.DEVICE_OPTIONS]:
             raise InputError(f"there is no option `{unknown[0]}`; the options are timeout, progress, {', '.join(_host.DEVICE_OPTIONS)}")
         return cls._measured(timeout, progress, options, strict=True)
@@ -164,33 +168,26 @@ class Platform:
 
     @classmethod
     def _of(cls, data: Any) -> Platform:
-        if not isinstance(data, dict) or data.get("format") != _FORMAT or data.get("version") != _VERSION:
-            raise InputError(f"not a platform of version {_VERSION}: `format` must be {_FORMAT!r}; Platform.save writes such files")
+        if not isinstance(data, dict) or data.get("format") != _FORMAT:
+            raise InputError(f"not a platform: `format` must be {_FORMAT!r}; Platform.save writes such files")
+        if data.get("version") != _VERSION:
+            raise InputError(f"a platform of version {data.get('version')!r}, but this package reads version {_VERSION}; measure it again")
         try:
             nodes = [
                 Node(str(node["name"]), node.get("id"), str(node.get("host", "")), tuple(dict(device) for device in node["devices"]))
                 for node in data["nodes"]
             ]
-            links = {
-                (str(link["from"]), str(link["to"])): (float(link["latency"]), float(link["rate"])) for link in data["links"]
-            }
+            links = [
+                ((str(link["from"]), str(link["to"])), (float(link["latency"]), float(link["rate"]))) for link in data["links"]
+            ]
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"a node or link is incomplete or wrong: {error!r}") from error
-        names = [node.name for node in nodes]
-        if len(set(names)) != len(names) or OUTSIDE in names:
-            raise InputError(f"nodes need different names, and none may be called {OUTSIDE!r}")
-        for node in nodes:
-            for device in node.devices:
-                memory = device.get("memory")
-                if not isinstance(device.get("name"), str) or not (memory is None or type(memory) is int and memory >= 0):
-                    raise InputError(f"a device of {node.name} needs a name, and a memory in bytes or null")
-        for ends, (latency, rate) in links.items():
-            for end in ends:
-                if end not in names and end != OUTSIDE:
-                    raise InputError(f"a link names {end!r}, which is no node; the nodes are {', '.join(names)}")
-            if not (0 <= latency < float("inf") and 0 < rate < float("inf")):
-                raise InputError(f"the link from {ends[0]} to {ends[1]} needs a latency of at least 0 and a finite rate above 0")
-        return cls(nodes, links)
+        if twice := _twice([ends for ends, _ in links]):
+            raise InputError(f"the link from {twice[0]} to {twice[1]} is given twice; leave one of them")
+        platform, known = cls(nodes, dict(links)), {OUTSIDE, *(node.name for node in nodes)}
+        if unknown := [end for ends, _ in links for end in ends if end not in known]:
+            raise InputError(f"a link names {unknown[0]!r}, which is no node; the nodes are {', '.join(node.name for node in nodes)}")
+        return platform
 
     def _with(self, found: Platform) -> Platform:
         """This platform, with the nodes and links of another that it does not know. Nodes are the same if Ray's identifiers are."""
@@ -217,6 +214,24 @@ class Platform:
             )
         return present
 
+    def absent(self) -> list[str]:
+        """Lines about the nodes that are not alive."""
+        present = self.present()
+        return [
+            f"{node.name} is left out (no node of this Ray cluster that is alive has its id, {node.id})"
+            for node in self.nodes
+            if node.name not in present
+        ]
+
+    def missing(self, name: str, found: Sequence[str]) -> list[str]:
+        """Lines about the devices of a node that are not among those found there."""
+        devices = [device["name"] for node in self.nodes if node.name == name for device in node.devices]
+        return [
+            f"{name}/{device} is left out (the node has no such device with these options; its devices are {', '.join(found)})"
+            for device in devices
+            if device not in found
+        ]
+
     def rows(self) -> Rows:
         """The devices as a table."""
         return Rows(
@@ -236,11 +251,52 @@ class Platform:
         return f"Platform({', '.join(row['device'] for row in self.rows())})"
 
 
-def alive() -> dict[str, str]:
-    """Identifiers of the cluster's nodes that are alive, by their names. The head comes first."""
+def _verify(nodes: Sequence[Node], links: Mapping[tuple[str, str], tuple[float, float]]) -> None:
+    """Checks names, identifiers, memory and links."""
+    names = [node.name for node in nodes]
+    if _twice(names) or OUTSIDE in names:
+        raise InputError(f"nodes need different names, and none may be called {OUTSIDE!r}")
+    if wrong := [name for name in names if not (isinstance(name, str) and name) or "/" in name]:
+        raise InputError(f"a node is called {wrong[0]!r}; names are not empty and have no /, which parts them from those of devices")
+    if wrong := [node.name for node in nodes if not (node.id is None or isinstance(node.id, str))]:
+        raise InputError(f"the id of {wrong[0]} is no text; it is Ray's identifier of the node, or null")
+    if twice := _twice([node.id for node in nodes if node.id is not None]):
+        raise InputError(f"two nodes have the id {twice}; each has its own")
+    for node in nodes:
+        for device in node.devices:
+            name, memory = device.get("name"), device.get("memory")
+            if not (isinstance(name, str) and name) or not (memory is None or type(memory) is int and memory >= 0):
+                raise InputError(f"a device of {node.name} needs a name, and a memory in bytes or null")
+        if twice := _twice([device["name"] for device in node.devices]):
+            raise InputError(f"two devices of {node.name} are called {twice}; names are different")
+    for ends, (latency, rate) in links.items():
+        if not (0 <= latency < float("inf") and 0 < rate < float("inf")):
+            raise InputError(f"the link from {ends[0]} to {ends[1]} needs a latency of at least 0 and a finite rate above 0")
+
+
+_Key = TypeVar("_Key", str, tuple[str, str])
+
+
+def _twice(keys: Sequence[_Key]) -> _Key | None:
+    """The first key that is there more than once."""
+    return next((key for key, count in Counter(keys).items() if count > 1), None)
+
+
+def connected() -> Any:
+    """The module ``ray`` of a process that is connected to a cluster.
+
+    Raises:
+        InputError: If it is not installed, or not connected.
+    """
     ray = _host.ray_module()
     if not ray.is_initialized():
         raise InputError("this process is not connected to a Ray cluster; call ray.init() first")
+    return ray
+
+
+def alive() -> dict[str, str]:
+    """Identifiers of the cluster's nodes that are alive, by their names. The head comes first."""
+    ray = connected()
     nodes = [node for node in ray.nodes() if node["Alive"]]
     nodes.sort(key=lambda node: ("node:__internal_head__" not in node["Resources"], node["NodeManagerAddress"], node["NodeID"]))
     return {f"node{number}": node["NodeID"] for number, node in enumerate(nodes, 1)}
@@ -296,6 +352,12 @@ def seconds(name: str, value: Any) -> float:
     if isinstance(value, bool) or not (isinstance(value, (int, float)) and 0 < value < float("inf")):
         raise InputError(f"option `{name}` = {value!r}: give seconds above 0")
     return float(value)
+
+
+def verify_progress(progress: Any) -> None:
+    """Checks an option that is told about each step."""
+    if progress is not None and not callable(progress):
+        raise InputError(f"option `progress` = {progress!r}: give a function that takes a line")
 
 
 def path_of(name: str, value: Any) -> str:

@@ -49,7 +49,7 @@ class Workers:
         timeout: Longest time in seconds to wait for a process to start.
 
     Attributes:
-        events: Lines about nodes that were left out, because they have died.
+        events: Lines about nodes that were left out, because they have died or are not in the cluster.
 
     Raises:
         InputError: If an argument is invalid.
@@ -87,6 +87,7 @@ class Workers:
         self._links = []
 
     def __enter__(self) -> Workers:
+        self._refuse_if_closed()
         return self
 
     def __exit__(
@@ -102,6 +103,7 @@ class Workers:
         kept = [link for link in self._links if link.answers()]
         self._drop(link for link in self._links if link not in kept)
         self._links, gone = kept, set[str]()
+        self.events += [line for line in self.platform.absent() if line not in self.events]
         while True:
             # Ray lists a node for some seconds after its death.
             present = {name: node for name, node in self.platform.present().items() if name not in gone}
@@ -154,8 +156,7 @@ class Workers:
 
     def _enter(self) -> None:
         """Begins a run: all processes answer, and have forgotten the last one."""
-        if self._closed:
-            raise InputError("the workers were closed; make others")
+        self._refuse_if_closed()
         if not self._running.acquire(blocking=False):
             raise InputError("another run uses these workers; wait for its end, or make others")
         try:
@@ -163,6 +164,10 @@ class Workers:
         except BaseException:
             self._running.release()
             raise
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise InputError("the workers were closed; make others")
 
     @contextlib.contextmanager
     def _run(self) -> Iterator[FlowRun]:
