@@ -94,7 +94,9 @@ def test_inputs_may_be_asynchronous(divided, model):
         await asyncio.Event().wait()
 
     async def cancelled():
-        task = asyncio.create_task(anext(divided.map_async(never())))
+        results = divided.map_async(never())
+        assert equal([await anext(results)], given[:1], model)
+        task = asyncio.create_task(anext(results))
         await asyncio.sleep(0.3)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -102,6 +104,44 @@ def test_inputs_may_be_asynchronous(divided, model):
 
     asyncio.run(asyncio.wait_for(cancelled(), 20))
     assert equal(divided.map(given), given, model)
+
+
+def test_results_are_given_out_while_an_asynchronous_source_waits(divided, model):
+    given = samples(20)
+
+    async def followed():
+        results, taken = [], asyncio.Semaphore(2)
+
+        async def source():
+            for sample in given:
+                # For the result before the last one.
+                await taken.acquire()
+                yield sample
+
+        async for outputs in divided.map_async(source()):
+            results.append(outputs)
+            taken.release()
+        return results
+
+    assert divided._most > 2
+    assert equal(asyncio.run(asyncio.wait_for(followed(), 60)), given, model)
+
+
+def test_results_that_are_there_come_before_the_next_input_is_read(divided, model):
+    given, taken, read_after = samples(4), [], []
+
+    def source():
+        for sample in given:
+            read_after.append(len(taken))
+            yield sample
+            arrived_by = time.monotonic() + 30
+            while not divided._line._has_result() and time.monotonic() < arrived_by:
+                time.sleep(0.01)
+
+    for outputs in divided.map(source()):
+        taken.append(outputs)
+    assert divided._most > 4 and equal(taken, given, model)
+    assert read_after == [0, 0, 1, 2]
 
 
 def test_a_report_has_stages_links_and_lanes(alone, tmp_path):
@@ -154,6 +194,22 @@ def test_a_wrong_input_ends_its_map_alone(divided, model):
         list(divided.map([*samples(2), {"x": np.zeros((4, 3), np.float32)}, *samples(2)]))
     given = samples(4)
     assert equal(divided.map(given), given, model)
+
+
+@pytest.mark.parametrize("wrong", [{"zz": np.zeros(1)}, None, "text", {"x": np.zeros(1, object)}])
+def test_results_before_an_input_that_is_refused_are_given_out(divided, model, wrong):
+    given, results = samples(3), []
+    with pytest.raises(ab.errors.InputError):
+        for outputs in divided.map([*given, wrong, *given]):
+            results.append(outputs)
+    assert equal(results, given, model)
+
+
+def test_all_results_are_counted(divided):
+    assert sum(1 for _ in divided.map(samples(1) * 1100)) == 1100
+    measured = divided.measured
+    assert measured["results"] == 1100 and len(divided._latencies) == 1024
+    assert 0 < measured["period"] < measured["latency"]["p95"] * 1100
 
 
 def test_weights_in_other_files_are_divided_but_not_shipped(platform, model, tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import os
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Any
 
 from .. import _arrays
@@ -36,10 +36,10 @@ def source_of(model: Any, ship: bool) -> str | bytes:
 
 
 class InThread:
-    """The items of an asynchronous iterator, for another thread than that of its loop."""
+    """The items of an asynchronous iterator, for another thread than that of its loop. `wake` is called when an item has come."""
 
-    def __init__(self, inputs: AsyncIterator[Any], loop: asyncio.AbstractEventLoop) -> None:
-        self._inputs, self._loop = inputs, loop
+    def __init__(self, inputs: AsyncIterator[Any], loop: asyncio.AbstractEventLoop, wake: Callable[[], None]) -> None:
+        self._inputs, self._loop, self._wake = inputs, loop, wake
         self._asked: concurrent.futures.Future[list[Any]] | None = None
         self._is_cancelled = False
 
@@ -49,12 +49,25 @@ class InThread:
         if self._asked is not None:
             self._asked.cancel()
 
+    def has_next(self) -> bool:
+        """Whether the next item, or the end, has come. Asks for it."""
+        return self._request().done()
+
     def __iter__(self) -> Iterator[Any]:
-        while not self._is_cancelled:
+        return self
+
+    def __next__(self) -> Any:
+        items = self._request().result()
+        self._asked = None
+        if not items:
+            raise StopIteration
+        return items[0]
+
+    def _request(self) -> concurrent.futures.Future[list[Any]]:
+        if self._asked is None:
             self._asked = asyncio.run_coroutine_threadsafe(self._following(), self._loop)
-            if not (items := self._asked.result()):
-                return
-            yield items[0]
+            self._asked.add_done_callback(lambda asked: self._wake())
+        return self._asked
 
     async def _following(self) -> list[Any]:
         if self._is_cancelled:

@@ -7,7 +7,7 @@ import queue
 import secrets
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -120,8 +120,9 @@ class Line:
         self._outbox.put((self._sent, about, packet))
         self._sent += 1
 
-    def take(self, hang: float) -> Packet:
-        """Waits for the result of the next input. A stage may take any time, as long as its process answers every `hang` seconds.
+    def take(self, hang: float, has_next: Callable[[], bool] = lambda: False) -> Packet | None:
+        """Waits for the result of the next input. A stage may take any time, as long as its process answers every `hang` seconds. If there
+        is no result yet and `has_next`, returns None; `wake` makes it look again.
 
         Raises:
             Failure: If a process has ended or does not answer.
@@ -130,10 +131,13 @@ class Line:
         looked = time.monotonic()
         while True:
             with self._arrived:
-                if self._arrived.wait_for(self._has_result, _GLANCE):
+                self._arrived.wait_for(lambda: self._has_result() or has_next(), _GLANCE)
+                if self._has_result():
                     result = self._results.pop(self._taken)
                     self._taken += 1
                     break
+                if has_next():
+                    return None
             if (why := self._why()) is not None:
                 raise Failure(why)
             if time.monotonic() - looked > hang:
@@ -145,6 +149,11 @@ class Line:
         values = result.packet(self._routes.results)
         made = {output["name"]: values[output["slot"]].reshape(output["shape"]) for output in self._outputs}
         return {**made, **result.states}
+
+    def wake(self) -> None:
+        """Makes `take` look whether there is a next input. Any thread may do so."""
+        with self._arrived:
+            self._arrived.notify()
 
     def silent(self, timeout: float) -> list[Replica]:
         """Processes that do not answer within `timeout` seconds. They are ended."""

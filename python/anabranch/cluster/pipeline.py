@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import secrets
@@ -28,8 +29,8 @@ from .line import Failure, Line
 from .platform import OUTSIDE, Node, Platform
 from .report import Metrics, described
 
-_KEPT_TIMES = 1024
-"""Times of results that measurements are made of."""
+_KEPT_LATENCIES = 1024
+"""Latencies of results that are kept."""
 _START = 30.0
 """Seconds for a process to start: it loads Python and this package."""
 
@@ -137,8 +138,9 @@ class Pipeline:
         # Held by the open `map`; any thread may end it.
         self._mapping = threading.Lock()
         self._closed = False
-        self._done: deque[float] = deque(maxlen=_KEPT_TIMES)
-        self._latencies: deque[float] = deque(maxlen=_KEPT_TIMES)
+        # Results of the last `map`, and the times of the first and the last of them.
+        self._count, self._done = 0, (0.0, 0.0)
+        self._latencies: deque[float] = deque(maxlen=_KEPT_LATENCIES)
         self.platform = platform or Platform.measure(timeout=timeout, **_device_options(options))
         self.events: list[str] = [] if platform else list(self.platform.events)
         self._alive = dict(self.platform.present())
@@ -155,12 +157,12 @@ class Pipeline:
 
     @property
     def measured(self) -> dict[str, Any]:
-        """Measurements of the last `map`, in seconds: ``period`` (mean between results) and ``latency`` (p50, p95), the number of
-        ``results``, and for each stage the mean seconds of work by device."""
-        done, latencies = list(self._done), sorted(self._latencies)
+        """Measurements of the last `map`, in seconds: the number of ``results``, the ``period`` (mean between them), the ``latency`` (p50
+        and p95 of the last 1024 results), and for each stage the mean seconds of work by device."""
+        latencies, (first, last) = sorted(self._latencies), self._done
         return {
-            "results": len(done),
-            "period": (done[-1] - done[0]) / (len(done) - 1) if len(done) > 1 else None,
+            "results": self._count,
+            "period": (last - first) / (self._count - 1) if self._count > 1 else None,
             "latency": {"p50": statistics.median(latencies), "p95": latencies[int(0.95 * (len(latencies) - 1))]} if latencies else None,
             "stages": self._line.seconds(self._hang) if self._line else [],
         }
@@ -198,7 +200,8 @@ class Pipeline:
 
     def map(self, inputs: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
         """Yields the outputs for each of these inputs, in order. Several inputs are in the pipeline at a time, and `inputs` is read only
-        while there is capacity. One `map` runs at a time.
+        while there is capacity, after the results that are there were given out. While `inputs` blocks, none is given out. One `map` runs
+        at a time.
 
         Raises:
             InputError: If another `map` is open, the pipeline was closed, or an input does not match the pipeline.
@@ -207,20 +210,30 @@ class Pipeline:
         """
         if not isinstance(inputs, Iterable):
             raise InputError(f"`inputs` is {type(inputs).__name__}; give an iterable of dictionaries from names to arrays")
-        return self._mapped(iter(inputs))
+        return self._mapped(iter(inputs), lambda: True)
 
-    def _mapped(self, inputs: Iterator[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    def _mapped(self, inputs: Iterator[Mapping[str, Any]], has_next: Callable[[], bool]) -> Iterator[dict[str, Any]]:
+        """The results of `map`. `has_next`: whether `inputs` can be read now, instead of waiting for the next result."""
         self._enter()
         self._metrics.begin()
         flights: deque[_Flight] = deque()
+        can_read = lambda: len(flights) < self._most and has_next()  # noqa: E731
         try:
-            for number, given in enumerate(inputs):
-                while len(flights) >= self._most:
-                    yield self._take(flights)
-                flights.append(_Flight(packet_of(given, self._session, self._inputs, self._bound), number))
+            for number in itertools.count():
+                yield from self._results(flights, can_read)
+                try:
+                    given = next(inputs)
+                except StopIteration:
+                    break
+                try:
+                    packet = packet_of(given, self._session, self._inputs, self._bound)
+                except InputError:
+                    # The inputs before it are right.
+                    yield from self._results(flights)
+                    raise
+                flights.append(_Flight(packet, number))
                 self._send(flights)
-            while flights:
-                yield self._take(flights)
+            yield from self._results(flights)
         finally:
             try:
                 self._metrics.update()
@@ -234,11 +247,14 @@ class Pipeline:
     async def map_async(
         self, inputs: Iterable[Mapping[str, Any]] | AsyncIterable[Mapping[str, Any]]
     ) -> AsyncIterator[dict[str, Any]]:
-        """Yields the outputs as `map` does, for ``async for``. `inputs` may be asynchronous, too."""
-        source = None
+        """Yields the outputs as `map` does, for ``async for``. `inputs` may be asynchronous, too: results are then given out also while it
+        waits."""
+        source, done = None, object()
         if isinstance(inputs, AsyncIterable):
-            inputs = source = InThread(inputs.__aiter__(), asyncio.get_running_loop())
-        results, done = self.map(inputs), object()
+            source = InThread(inputs.__aiter__(), asyncio.get_running_loop(), self._wake)
+            results = self._mapped(source, source.has_next)
+        else:
+            results = self.map(inputs)
         running: asyncio.Future[Any] | None = None
         try:
             while True:
@@ -299,7 +315,7 @@ class Pipeline:
         self._refuse_if_closed()
         if not self._mapping.acquire(blocking=False):
             raise InputError("another `map` of this pipeline is open; read all its results, or close it, before the next")
-        self._done.clear()
+        self._count, self._done = 0, (0.0, 0.0)
         self._latencies.clear()
         self._since.clear()
         self._failed, self._saved = 0, {}
@@ -422,12 +438,18 @@ class Pipeline:
             )
             self._sent += 1
 
-    def _take(self, flights: deque[_Flight]) -> dict[str, Any]:
-        """Waits for the first result that was not taken."""
+    def _results(self, flights: deque[_Flight], has_next: Callable[[], bool] = lambda: False) -> Iterator[dict[str, Any]]:
+        """Yields the results of all inputs in flight, or those that are there before an input can be read."""
+        while flights and (made := self._take(flights, has_next)) is not None:
+            yield made
+
+    def _take(self, flights: deque[_Flight], has_next: Callable[[], bool]) -> dict[str, Any] | None:
+        """Waits for the first result that was not taken, or until an input can be read. Then it returns None."""
         while True:
             self._send(flights)
             try:
-                made = self._running().take(self._hang)
+                if (made := self._running().take(self._hang, has_next)) is None:
+                    return None
                 self._sent -= 1
                 flight = flights.popleft()
                 self._keep(flight, made)
@@ -445,7 +467,7 @@ class Pipeline:
                 self._stop()
                 raise
         self._failed, now = 0, time.perf_counter()
-        self._done.append(now)
+        self._count, self._done = self._count + 1, (self._done[0] if self._count else now, now)
         self._latencies.append(now - flight.begun)
         self._metrics.result(now - flight.begun)
         made.update({name: value.copy() for name, value in self._running().constants.items()})
@@ -474,6 +496,11 @@ class Pipeline:
             except AnabranchError:
                 pass
             self._sent -= 1
+
+    def _wake(self) -> None:
+        """Makes `_take` look whether an input can be read. Any thread may do so."""
+        if (line := self._line) is not None:
+            line.wake()
 
     def _running(self) -> Line:
         """The stages at work. Starts them if an earlier `map` has ended them."""
