@@ -1,11 +1,13 @@
 """Promises of `anabranch.cluster`, on three Ray nodes of this machine, at addresses of the loopback network."""
 
 import asyncio
+import gc
 import os
 import random
 import signal
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -278,6 +280,51 @@ def test_a_closed_pipeline_stays_closed(platform, model):
 
 def process_of(replica):
     return ray.get(replica.actor.ping.options(concurrency_group="health").remote())
+
+
+def lives(process):
+    """Whether a process has not ended."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in "XZ"
+    except OSError:
+        return False
+
+
+def test_ray_prints_nothing_about_stages_that_were_closed_early(platform, model, monkeypatch):
+    class Deaf(cluster.line.Inbox):
+        """Refuses the stages, as if the pipeline had been closed before they connect."""
+
+        @property
+        def address(self):
+            address = super().address
+            self.close()
+            return address
+
+    printed = []
+    monkeypatch.setattr("ray._private.worker._unhandled_error_handler", printed.append)
+    monkeypatch.setattr(cluster.line, "Inbox", Deaf)
+    pipeline = cluster.Pipeline(model, platform, measure=False, **ONE_CPU)
+    # Looking at the errors would be asking for them.
+    time.sleep(1.5)
+    pipeline.close()
+    del pipeline
+    gc.collect()
+    time.sleep(1.5)
+    assert not printed
+
+
+def test_a_pipeline_that_is_dropped_ends_its_processes(platform, model):
+    pipeline = cluster.Pipeline(model, platform, measure=False, **ONE_CPU)
+    given = samples(3)
+    assert equal(pipeline.map(given), given, model)
+    processes = [process_of(replica) for replica in pipeline._line.replicas()]
+    assert processes and all(map(lives, processes))
+    del pipeline
+    gc.collect()
+    deadline = time.monotonic() + 30
+    while any(map(lives, processes)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(map(lives, processes))
 
 
 def test_a_cancelled_task_leaves_the_pipeline_usable(divided, model):

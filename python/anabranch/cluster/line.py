@@ -92,7 +92,7 @@ class Line:
             node = path.partition("/")[0]
             placed = _stage_class().options(num_cpus=0, max_restarts=0, scheduling_strategy=_platform.on_node(nodes[node]))
             replica = Replica(node, path, placed.remote(key), numbers)
-            opening.append(replica.actor.open.remote(*given, [stage["nodes"] for stage in stages], numbers, path, bound, kept))
+            opening.append(_quiet(replica.actor.open.remote(*given, [stage["nodes"] for stage in stages], numbers, path, bound, kept)))
             self._replicas.append(replica)
         addresses: dict[str, Any] = {}
         slots: dict[int, dict[str, Any]] = {}
@@ -108,7 +108,8 @@ class Line:
             routes = [self._routes.stages[at] for at in replica.stages]
             devices = stages[replica.stages[0]]["devices"]
             wanted = {peer: targets[peer] for route in routes for peer, _ in route.sends}
-            self._work.append((replica.path, replica.actor.work.remote(devices.index(replica.path), len(devices), routes, wanted)))
+            work = replica.actor.work.remote(devices.index(replica.path), len(devices), routes, wanted)
+            self._work.append((replica.path, _quiet(work)))
 
     def replicas(self) -> list[Replica]:
         """All processes, in the order of their first stages."""
@@ -254,6 +255,12 @@ class Line:
                 # A process that died comes before those that lost a connection because of that.
                 causes.append((isinstance(error, self._ray.exceptions.RayTaskError), f"{path}: {_host.text_of(error)}"))
         return min(causes)[1] if causes else self._failure
+
+
+def _quiet(call: Any) -> Any:
+    """A call whose error Ray does not print if nobody asks for it: after the first error, or when the line was stopped."""
+    call.future()
+    return call
 
 
 @functools.cache

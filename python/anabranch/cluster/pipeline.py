@@ -10,6 +10,7 @@ import secrets
 import statistics
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -373,7 +374,10 @@ class Pipeline:
             self._stop()
             try:
                 given = (self._model, self._digest, self._options, self._inputs)
-                self._line = Line(self._alive, self._division, given, (self._state, self._saved), self._timeout)
+                line = Line(self._alive, self._division, given, (self._state, self._saved), self._timeout)
+                # Its threads keep the line and its processes when this pipeline is gone.
+                self._end = weakref.finalize(self, line.stop)
+                self._line = line
                 self._most = self._capacity * len(self._line.replicas())
                 if self._closed:
                     # By another thread, which did not see this line.
@@ -409,7 +413,7 @@ class Pipeline:
 
     def _stop(self) -> None:
         if self._line is not None:
-            self._line.stop()
+            self._end()
         self._line, self._sent = None, 0
 
     def _shrink(self, times: Mapping[str, Any], error: AnabranchError) -> bool:
