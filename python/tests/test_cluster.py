@@ -391,6 +391,21 @@ def test_another_file_of_the_same_name_is_refused(platform, model, tmp_path):
             list(pipeline.map(given))
 
 
+def test_other_weights_beside_the_model_are_refused_after_a_failure(platform, model, tmp_path):
+    path, weights = tmp_path / "outside.onnx", tmp_path / "outside.bin"
+    onnx.save(onnx.load(model), path, save_as_external_data=True, location=weights.name, size_threshold=0)
+    with cluster.Pipeline(path, with_memory(platform, 3 * WIDTH * WIDTH * 4), measure=False, replicate=False, **ONE_CPU) as pipeline:
+        given = samples(4)
+        assert equal(pipeline.map(given), given, model)
+        doubled = np.fromfile(weights, np.float32) * 2
+        # The files that are open stay as they are.
+        weights.rename(tmp_path / "old.bin")
+        doubled.tofile(weights)
+        end_a_process(pipeline)
+        with pytest.raises(ab.errors.InputError, match="outside.onnx: the weights differ"):
+            list(pipeline.map(given))
+
+
 def end_a_process(pipeline):
     os.kill(process_of(pipeline._line.replicas()[0]), signal.SIGKILL)
     while pipeline._line._why() is None:

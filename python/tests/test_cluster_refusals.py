@@ -91,6 +91,25 @@ def test_shapes_that_depend_on_elements_are_refused_with_the_input(platform, tmp
         cluster.Pipeline(path, platform, inputs={"x": np.ones(4, np.float32)}, measure=False, **ONE_CPU)
 
 
+def test_an_input_that_decides_which_nodes_run_is_given_at_the_opening(platform):
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("x", "y", "t", "e")]
+    condition = helper.make_tensor_value_info("c", TensorProto.BOOL, [])
+    branches = [
+        helper.make_graph([helper.make_node(operator, ["x"], [value.name])], operator, [], [value])
+        for operator, value in zip(("Neg", "Abs"), ends[2:])
+    ]
+    chosen = helper.make_node("If", ["c"], ["y"], then_branch=branches[0], else_branch=branches[1])
+    graph = helper.make_graph([chosen], "chooses", [ends[0], condition], ends[1:2])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9).SerializeToString()
+    given = {"x": np.array([1, -2], np.float32), "c": np.array(True)}
+    with cluster.Pipeline(model, platform, measure=False, **ONE_CPU) as pipeline:
+        with pytest.raises(ab.errors.InputError, match="`c` decides shapes or which nodes run; open the pipeline with `inputs=`") as raised:
+            list(pipeline.map([given]))
+        assert raised.value.input == "c"
+    with cluster.Pipeline(model, platform, inputs=given, measure=False, **ONE_CPU) as pipeline:
+        assert next(pipeline.map([given]))["y"].tolist() == [-1, 2]
+
+
 def test_a_default_is_given_both_times_or_never(platform, tmp_path):
     weight = numpy_helper.from_array(np.eye(2, dtype=np.float32), "w")
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 2]) for name in ("x", "w", "y")]

@@ -181,7 +181,7 @@ class StageHost:
     def open(
         self,
         model: Any,
-        digest: str,
+        digests: tuple[str, str],
         options: Mapping[str, Any],
         inputs: Mapping[str, Any] | None,
         stages: Sequence[Sequence[str]],
@@ -190,9 +190,10 @@ class StageHost:
         state: State,
         saved: Packet,
     ) -> tuple[Address, list[dict[str, Any]], Packet]:
-        """Opens its `own` ones of these stages on the device at `path`, as in ``node1/cpu0``. They go on from `saved` states. Returns the
-        address to which inputs are sent, the slots of each own stage, and the outputs of the model that are constants."""
-        session = open_session(model, digest, options)
+        """Opens its `own` ones of these stages on the device at `path`, as in ``node1/cpu0``. They go on from `saved` states. `digests` are
+        those of the model's file and of all weights. Returns the address to which inputs are sent, the slots of each own stage, and the
+        outputs of the model that are constants."""
+        session = open_session(model, digests[0], options)
         given, nodes = _arrays.given(inputs, session._declared), [list(names) for names in stages]
         slots = []
         for at in own:
@@ -201,6 +202,9 @@ class StageHost:
             slots.append(about := json.loads(stage.data()))
             named = {slot: name for name, slot in about["inputs"]}
             self._stages.append(_OwnStage(at, f"stage {at} on {path}", stage, about["reads"], named))
+        # Other files with weights may have changed since the division.
+        if isinstance(model, str) and digest_of_weights(model, options, given, state) != digests[1]:
+            raise InputError(f"{model}: the weights differ from those of the process which opened the pipeline; copy their files again")
         self._token = _native.CancelToken()
         self._inbox = Inbox(own_address(), self._key, self._keep, self._give_up)
         constants = {name: _arrays.array(dtype, shape, memory) for name, dtype, shape, memory in stage.constants()}
@@ -349,6 +353,13 @@ def digest_of(path: str) -> str:
             file.seek((size - (1 << 20)) * sample // (_SAMPLES - 1))
             found.update(file.read(1 << 20))
     return found.hexdigest()
+
+
+def digest_of_weights(model: str, options: Mapping[str, Any], given: Sequence[_arrays.Given], state: State) -> str:
+    """Digest of a model's constants, as the times of a node have it. It reads samples of what lies in other files."""
+    # Rates that were measured could change the kernels of a stage in the same session.
+    session = Session(model, **{**options, "calibrate": False})
+    return str(json.loads(session._session.times(list(given), False, state))["constants"])
 
 
 _FIELDS = ("kind", "file", "node", "device", "input")

@@ -8,8 +8,10 @@ import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from .. import _arrays
-from ..errors import InputError
+from ..errors import AnabranchError, InputError
 from ..session import Session
 from . import platform as _platform
 from ._channel import Packet
@@ -93,3 +95,18 @@ def packet_of(given: Mapping[str, Any], session: Session, opened: Mapping[str, A
     _arrays.refuse_unknown(given, session._declared)
     parts = _arrays.given(given, session._declared)
     return {name: _arrays.array(dtype, list(shape), flat).copy() for name, dtype, shape, flat in parts}
+
+
+def in_own_words(error: AnabranchError, packet: Packet, session: Session, opened: Mapping[str, Any], dims: Mapping[str, int]) -> AnabranchError:
+    """The error of an input. If it has the type and shape that the pipeline was opened for, its elements are refused: the error then says
+    what to do about them."""
+    value = next((value for value in session.inputs if value.name == error.input), None)
+    if value is None or value.shape is None or (array := packet.get(value.name)) is None or array.dtype.name != value.dtype:
+        return error
+    shape = np.shape(opened[value.name]) if value.name in opened else tuple(dims.get(str(size), size) for size in value.shape)
+    if array.shape != shape:
+        return error
+    text = f"input `{value.name}` decides shapes or which nodes run; open the pipeline with `inputs=` that have these elements"
+    made = InputError(text)
+    made.kind, made.input = error.kind, error.input
+    return made

@@ -46,8 +46,8 @@ class Line:
     """
 
     def __init__(self, nodes: Mapping[str, str], division: Mapping[str, Any], given: tuple[Any, ...], state: tuple[Any, Packet], timeout: float) -> None:
-        """Opens the stages of a division. `given` are the model, its digest, the options of sessions, and inputs for shapes. `state` is
-        what stages keep from input to input, and the states that they go on from."""
+        """Opens the stages of a division. `given` are the model, the digests of its file and weights, the options of sessions, and inputs
+        for shapes. `state` is what stages keep from input to input, and the states that they go on from."""
         self._ray = _host.ray_module()
         self._arrived = threading.Condition()
         self._results: dict[int, Arrived] = {}

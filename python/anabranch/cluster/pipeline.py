@@ -24,7 +24,7 @@ from ..views import Rows
 from . import _host, _routes
 from . import platform as _platform
 from ._channel import Packet
-from ._inputs import InThread, packet_of, source_of
+from ._inputs import InThread, in_own_words, packet_of, source_of
 from ._options import verify
 from .line import Failure, Line
 from .platform import OUTSIDE, Node, Platform
@@ -373,7 +373,8 @@ class Pipeline:
             self._division = self._divide(times)
             self._stop()
             try:
-                given = (self._model, self._digest, self._options, self._inputs)
+                weights = next(iter(times.values()))["constants"]
+                given = (self._model, (self._digest, weights), self._options, self._inputs)
                 line = Line(self._alive, self._division, given, (self._state, self._saved), self._timeout)
                 # Its threads keep the line and its processes when this pipeline is gone.
                 self._end = weakref.finalize(self, line.stop)
@@ -462,10 +463,10 @@ class Pipeline:
                     break
             except Failure as failure:
                 self._recover(flights, str(failure))
-            except AnabranchError:
+            except AnabranchError as error:
                 self._sent -= 1
-                flights.popleft()
-                raise
+                packet, dims = flights.popleft().packet, self._options.get("dims") or {}
+                raise in_own_words(error, packet, self._session, self._inputs, dims) from None
             except BaseException:
                 # An interruption: nobody knows which results were taken.
                 self._stop()
