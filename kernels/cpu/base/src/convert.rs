@@ -1,13 +1,16 @@
 //! Conversion of elements of any type to numbers of a domain, and back. It follows Rust's `as`, whose float-to-integer
 //! conversions saturate. Integers of 4 and 2 bits keep the low bits.
 
+mod truncate;
+
 use crate::elements::{elements, elements_mut};
-use crate::vector::{Isa, Loop, vectorised};
+use crate::vector::{Isa, LANES, Loop, vectorised};
 use anabranch_op::dtype::DType;
 use anabranch_op::minifloat::Minifloat;
 use anabranch_op::op::Literal;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
+use truncate::{f32_to_i32, f32_to_i64, f32_to_u32, f32_to_u64, f64_to_i64, f64_to_u64};
 
 /// Computes `out[i] = convert(values[i])`.
 fn each<A: Copy, B>(values: &[A], out: &mut [B], convert: impl Fn(A) -> B) {
@@ -30,6 +33,40 @@ impl<A: Copy, B, F: Fn(A) -> B> Loop for Each<'_, A, B, F> {
     #[inline(always)]
     fn run<I: Isa>(self) {
         self.out.iter_mut().zip(self.values).for_each(|(out, value)| *out = (self.function)(*value));
+    }
+}
+
+/// Loop that converts IEEE 754 binary16 numbers.
+struct FromHalves<'a>(&'a [u8], &'a mut [f32]);
+
+impl Loop for FromHalves<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<I: Isa>(self) {
+        let (blocks, rest) = self.1.as_chunks_mut::<LANES>();
+        let (halves, last) = self.0.as_chunks::<{ 2 * LANES }>();
+        blocks.iter_mut().zip(halves).for_each(|(block, halves)| I::store(I::halves(halves), block));
+        let mut padded = [0; 2 * LANES];
+        padded[..2 * rest.len()].copy_from_slice(&last[..2 * rest.len()]);
+        I::store_part(I::halves(&padded), rest);
+    }
+}
+
+/// Loop that converts to IEEE 754 binary16 numbers.
+struct ToHalves<'a>(&'a [f32], &'a mut [u8]);
+
+impl Loop for ToHalves<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<I: Isa>(self) {
+        let (blocks, rest) = self.0.as_chunks::<LANES>();
+        let (halves, last) = self.1.as_chunks_mut::<{ 2 * LANES }>();
+        blocks.iter().zip(halves).for_each(|(block, halves)| I::to_halves(I::load(block), halves));
+        let mut padded = [0; 2 * LANES];
+        I::to_halves(I::load_part(rest, I::splat(0.0)), &mut padded);
+        last.copy_from_slice(&padded[..last.len()]);
     }
 }
 
@@ -130,7 +167,7 @@ fn sticky_signed(x: i64) -> f64 {
 #[allow(clippy::unnecessary_cast, reason = "one table for all types")]
 pub fn to_f32(dtype: DType, bytes: &[u8], out: &mut [f32]) {
     load!(dtype, bytes, out, f32,
-        DType::F16 => elements::<f16>(bytes).convert_to_f32_slice(out),
+        DType::F16 => vectorised(FromHalves(bytes, out)),
         DType::BF16 => elements::<bf16>(bytes).convert_to_f32_slice(out),
     );
 }
@@ -144,31 +181,38 @@ pub fn to_f64(dtype: DType, bytes: &[u8], out: &mut [f64]) {
     );
 }
 
-/// Converts elements of `dtype` to `i32`; wider integers keep the low bits.
-#[allow(clippy::unnecessary_cast, reason = "one table for all types")]
-pub fn to_i32(dtype: DType, bytes: &[u8], out: &mut [i32]) {
-    load!(dtype, bytes, out, i32,
-        DType::F16 => each(elements::<f16>(bytes), out, |x| x.to_f32() as i32),
-        DType::BF16 => each(elements::<bf16>(bytes), out, |x| x.to_f32() as i32),
-    );
+/// Defines the conversions of a type of integers to and from elements of any type.
+macro_rules! integers {
+    ($($integer:ident: $to:ident, $from:ident, $wide:expr;)*) => {$(
+        #[doc = concat!("Converts elements of `dtype` to `", stringify!($integer), "`; wider integers keep the low bits.")]
+        #[allow(clippy::unnecessary_cast, reason = "one table for all types")]
+        pub fn $to(dtype: DType, bytes: &[u8], out: &mut [$integer]) {
+            load!(dtype, bytes, out, $integer,
+                DType::F16 => each(elements::<f16>(bytes), out, |x| x.to_f32() as $integer),
+                DType::BF16 => each(elements::<bf16>(bytes), out, |x| x.to_f32() as $integer),
+            );
+        }
+
+        #[doc = concat!("Converts `", stringify!($integer), "` numbers to elements of `dtype`; integers keep the low bits.")]
+        #[allow(clippy::unnecessary_cast, reason = "one table for all types")]
+        pub fn $from(values: &[$integer], dtype: DType, bytes: &mut [u8]) {
+            store!(values, dtype, bytes, $integer,
+                DType::F16 => each(values, elements_mut::<f16>(bytes), |x| f16_of($wide(x))),
+                DType::BF16 => each(values, elements_mut::<bf16>(bytes), |x| bf16_of($wide(x))),
+            );
+        }
+    )*};
 }
 
-/// Converts elements of `dtype` to `i64`.
-#[allow(clippy::unnecessary_cast, reason = "one table for all types")]
-pub fn to_i64(dtype: DType, bytes: &[u8], out: &mut [i64]) {
-    load!(dtype, bytes, out, i64,
-        DType::F16 => each(elements::<f16>(bytes), out, |x| x.to_f32() as i64),
-        DType::BF16 => each(elements::<bf16>(bytes), out, |x| x.to_f32() as i64),
-    );
-}
-
-/// Converts elements of `dtype` to `u64`; negative integers keep their bits.
-#[allow(clippy::unnecessary_cast, reason = "one table for all types")]
-pub fn to_u64(dtype: DType, bytes: &[u8], out: &mut [u64]) {
-    load!(dtype, bytes, out, u64,
-        DType::F16 => each(elements::<f16>(bytes), out, |x| x.to_f32() as u64),
-        DType::BF16 => each(elements::<bf16>(bytes), out, |x| x.to_f32() as u64),
-    );
+integers! {
+    i8: to_i8, from_i8, f64::from;
+    u8: to_u8, from_u8, f64::from;
+    i16: to_i16, from_i16, f64::from;
+    u16: to_u16, from_u16, f64::from;
+    i32: to_i32, from_i32, f64::from;
+    u32: to_u32, from_u32, f64::from;
+    i64: to_i64, from_i64, sticky_signed;
+    u64: to_u64, from_u64, sticky;
 }
 
 /// Returns a number truncated to an integer of at most 22 bits and a sign, to which it saturates; 0 for NaN.
@@ -189,12 +233,9 @@ fn short_integer(x: f32) -> i32 {
 /// for NaN. Loops over it are vectorised, as with [`short_integer`].
 #[inline(always)]
 fn integer(x: f64, least: f64, most: f64) -> u32 {
-    /// A sum with it has the integer in its low bits.
-    const SHIFT: f64 = 6_755_399_441_055_744.0;
     let x = if x > most { most } else { x };
     let x = if x < least { least } else { x };
-    let x = if x.is_nan() { 0.0 } else { x };
-    (x.trunc() + SHIFT).to_bits() as u32
+    low_bits(if x.is_nan() { 0.0 } else { x })
 }
 
 /// Returns a number as `i32`, like `as`.
@@ -209,6 +250,14 @@ fn unsigned_32(x: f64) -> u32 {
     integer(x, 0.0, f64::from(u32::MAX))
 }
 
+/// Returns the low 32 bits of a number truncated to an integer, if its magnitude is less than 2⁵¹.
+#[inline(always)]
+pub fn low_bits(x: f64) -> u32 {
+    /// A sum with it has the integer in its low bits.
+    const SHIFT: f64 = 6_755_399_441_055_744.0;
+    (x.trunc() + SHIFT).to_bits() as u32
+}
+
 /// Converts `f32` numbers to elements of `dtype`.
 #[allow(clippy::unnecessary_cast, reason = "one table for all types")]
 pub fn from_f32(values: &[f32], dtype: DType, bytes: &mut [u8]) {
@@ -217,12 +266,14 @@ pub fn from_f32(values: &[f32], dtype: DType, bytes: &mut [u8]) {
         DType::U8 => return each(values, bytes, |x| short_integer(x).clamp(0, 255) as u8),
         DType::I16 => return each(values, elements_mut(bytes), |x| short_integer(x).clamp(-32_768, 32_767) as i16),
         DType::U16 => return each(values, elements_mut(bytes), |x| short_integer(x).clamp(0, 65_535) as u16),
-        DType::I32 => return each(values, elements_mut(bytes), |x| integer_32(f64::from(x))),
-        DType::U32 => return each(values, elements_mut(bytes), |x| unsigned_32(f64::from(x))),
+        DType::I32 => return each(values, elements_mut(bytes), f32_to_i32),
+        DType::U32 => return each(values, elements_mut(bytes), f32_to_u32),
+        DType::I64 => return each(values, elements_mut(bytes), f32_to_i64),
+        DType::U64 => return each(values, elements_mut(bytes), f32_to_u64),
         _ => {}
     }
     store!(values, dtype, bytes, f32,
-        DType::F16 => elements_mut::<f16>(bytes).convert_from_f32_slice(values),
+        DType::F16 => vectorised(ToHalves(values, bytes)),
         DType::BF16 => elements_mut::<bf16>(bytes).convert_from_f32_slice(values),
     );
 }
@@ -237,38 +288,13 @@ pub fn from_f64(values: &[f64], dtype: DType, bytes: &mut [u8]) {
         DType::U16 => return each(values, elements_mut(bytes), |x| integer_32(x).clamp(0, 65_535) as u16),
         DType::I32 => return each(values, elements_mut(bytes), integer_32),
         DType::U32 => return each(values, elements_mut(bytes), unsigned_32),
+        DType::I64 => return each(values, elements_mut(bytes), f64_to_i64),
+        DType::U64 => return each(values, elements_mut(bytes), f64_to_u64),
         _ => {}
     }
     store!(values, dtype, bytes, f64,
         DType::F16 => each(values, elements_mut::<f16>(bytes), f16_of),
         DType::BF16 => each(values, elements_mut::<bf16>(bytes), bf16_of),
-    );
-}
-
-/// Converts `i32` numbers to elements of `dtype`; narrower integers keep the low bits.
-#[allow(clippy::unnecessary_cast, reason = "one table for all types")]
-pub fn from_i32(values: &[i32], dtype: DType, bytes: &mut [u8]) {
-    store!(values, dtype, bytes, i32,
-        DType::F16 => each(values, elements_mut::<f16>(bytes), |x| f16_of(f64::from(x))),
-        DType::BF16 => each(values, elements_mut::<bf16>(bytes), |x| bf16_of(f64::from(x))),
-    );
-}
-
-/// Converts `i64` numbers to elements of `dtype`; narrower integers keep the low bits.
-#[allow(clippy::unnecessary_cast, reason = "one table for all types")]
-pub fn from_i64(values: &[i64], dtype: DType, bytes: &mut [u8]) {
-    store!(values, dtype, bytes, i64,
-        DType::F16 => each(values, elements_mut::<f16>(bytes), |x| f16_of(sticky_signed(x))),
-        DType::BF16 => each(values, elements_mut::<bf16>(bytes), |x| bf16_of(sticky_signed(x))),
-    );
-}
-
-/// Converts `u64` numbers to elements of `dtype`; narrower integers keep the low bits.
-#[allow(clippy::unnecessary_cast, reason = "one table for all types")]
-pub fn from_u64(values: &[u64], dtype: DType, bytes: &mut [u8]) {
-    store!(values, dtype, bytes, u64,
-        DType::F16 => each(values, elements_mut::<f16>(bytes), |x| f16_of(sticky(x))),
-        DType::BF16 => each(values, elements_mut::<bf16>(bytes), |x| bf16_of(sticky(x))),
     );
 }
 
@@ -286,8 +312,8 @@ pub fn bytes_of(literal: Literal, dtype: DType) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::{from_f32, from_f64, from_i64, from_u64, odd};
-    use anabranch_op::dtype::DType;
+    use super::*;
+    use crate::vector::{levels, vectorised_at};
 
     fn bits(store: impl FnOnce(&mut [u8])) -> u16 {
         let mut bytes = [0; 2];
@@ -357,5 +383,32 @@ mod tests {
             assert_eq!(bits(|bytes| from_i64(&[x - 1], DType::BF16, bytes)), one - 1);
         }
         assert_eq!(bits(|bytes| from_u64(&[u64::MAX], DType::BF16, bytes)), 0x5f80);
+    }
+
+    /// Numbers of all magnitudes, and special ones.
+    fn any(count: u32) -> Vec<f32> {
+        (0..count)
+            .map(|i| f32::from_bits(i.wrapping_mul(0x9E37_79B1)))
+            .chain([f32::NAN, -0.0, 65519.9, 65520.0])
+            .collect()
+    }
+
+    #[test]
+    fn halves_are_converted_alike_by_every_instruction_set() {
+        let all: Vec<u16> = (0..=u16::MAX).collect();
+        let (same, numbers) = (|a: f32, b: f32| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan(), any(40_000));
+        for level in levels() {
+            let mut wide = vec![0.0; all.len()];
+            vectorised_at(level, FromHalves(bytemuck::cast_slice(&all), &mut wide));
+            let is = |(bits, x): (&u16, &f32)| same(*x, f16::from_bits(*bits).to_f32());
+            assert!(all.iter().zip(&wide).all(is), "level {level}");
+            for numbers in (0..=35).chain([numbers.len()]).map(|count| &numbers[numbers.len() - count..]) {
+                let (mut halves, mut wide) = (vec![0u16; numbers.len()], vec![0.0; numbers.len()]);
+                vectorised_at(level, ToHalves(numbers, bytemuck::cast_slice_mut(&mut halves)));
+                vectorised_at(level, FromHalves(bytemuck::cast_slice(&halves), &mut wide));
+                let is = |(x, found): (&f32, &f32)| same(*found, f16::from_f32(*x).to_f32());
+                assert!(numbers.iter().zip(&wide).all(is), "level {level}, {} numbers", numbers.len());
+            }
+        }
     }
 }

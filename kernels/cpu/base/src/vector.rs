@@ -87,6 +87,9 @@ pub trait Isa {
     /// Converts IEEE 754 binary16 numbers.
     fn halves(from: &[u8; 2 * LANES]) -> Self::Vector;
 
+    /// Converts to the nearest IEEE 754 binary16 numbers, the inverse of [`Self::halves`].
+    fn to_halves(vector: Self::Vector, to: &mut [u8; 2 * LANES]);
+
     /// Converts upper halves of binary32 numbers.
     fn upper_halves(from: &[u8; 2 * LANES]) -> Self::Vector;
 

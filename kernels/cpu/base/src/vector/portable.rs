@@ -1,6 +1,7 @@
 //! Instruction sets that only the compiler knows: a vector is an array.
 
 use super::{Isa, LANES};
+use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
 /// Defines an instruction set of arrays from its functions for multiply-add.
@@ -107,7 +108,16 @@ macro_rules! portable_isa {
 
             #[inline(always)]
             fn halves(from: &[u8; 2 * LANES]) -> Self::Vector {
-                std::array::from_fn(|i| f16::from_ne_bytes([from[2 * i], from[2 * i + 1]]).to_f32())
+                let (halves, mut to): ([f16; LANES], _) = (bytemuck::pod_read_unaligned(from), [0.0; LANES]);
+                halves.convert_to_f32_slice(&mut to);
+                to
+            }
+
+            #[inline(always)]
+            fn to_halves(vector: Self::Vector, to: &mut [u8; 2 * LANES]) {
+                let mut halves = [f16::ZERO; LANES];
+                halves.convert_from_f32_slice(&vector);
+                to.copy_from_slice(bytemuck::cast_slice(&halves));
             }
 
             #[inline(always)]

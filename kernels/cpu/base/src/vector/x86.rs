@@ -132,6 +132,15 @@ impl<const DOTS: bool> Isa for Avx512<DOTS> {
     }
 
     #[inline(always)]
+    fn to_halves(vector: __m512, to: &mut [u8; 2 * LANES]) {
+        // SAFETY: as for `splat`; the array is writable.
+        unsafe {
+            let halves = _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(vector);
+            _mm256_mask_storeu_epi16(to.as_mut_ptr().cast(), u16::MAX, halves);
+        }
+    }
+
+    #[inline(always)]
     fn upper_halves(from: &[u8; 2 * LANES]) -> __m512 {
         // SAFETY: as for `splat`; the array is readable.
         unsafe {
@@ -345,6 +354,18 @@ impl Isa for Avx2 {
         unsafe {
             let (low, high) = (_mm_loadu_si128(from.as_ptr().cast()), _mm_loadu_si128(from.as_ptr().add(LANES).cast()));
             [_mm256_cvtph_ps(low), _mm256_cvtph_ps(high)]
+        }
+    }
+
+    #[inline(always)]
+    fn to_halves(vector: Self::Vector, to: &mut [u8; 2 * LANES]) {
+        // SAFETY: as for `halves`; both halves of the array are writable.
+        unsafe {
+            let [low, high] = vector;
+            let (low, high) =
+                (_mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(low), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(high));
+            _mm_storeu_si128(to.as_mut_ptr().cast(), low);
+            _mm_storeu_si128(to.as_mut_ptr().add(LANES).cast(), high);
         }
     }
 
