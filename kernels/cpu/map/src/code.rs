@@ -59,6 +59,23 @@ pub(crate) struct Code<T> {
 }
 
 impl<T: Number> Code<T> {
+    /// Compiles the part of an expression up to a register, like [`new`](Self::new). O(registers).
+    ///
+    /// # Errors
+    /// The errors of [`new`](Self::new).
+    pub(crate) fn up_to(register: Register, expression: &Expression, direct: &[bool]) -> Result<Self, KernelError> {
+        match usize::from(register.0).checked_sub(expression.inputs()) {
+            None => {
+                let load = Instruction { action: Action::Load(register.0), target: Destination::Output };
+                Ok(Self { instructions: vec![load], slots: 0 })
+            }
+            Some(last) => {
+                let steps = expression.steps()[..=last].to_vec();
+                Self::new(&Expression::new(expression.inputs(), steps).expect("a beginning is sound"), direct)
+            }
+        }
+    }
+
     /// Compiles an expression whose input `i` can be read in place if `direct[i]`, and must be loaded into a slot
     /// otherwise. O(registers).
     ///

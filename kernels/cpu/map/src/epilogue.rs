@@ -8,7 +8,7 @@ use super::affine::{Affine, Beside, Term};
 use super::chain::{Chain, Join, reciprocal};
 use super::chain_f32;
 use super::code::{Action, Code, Instruction, Operand};
-use super::interpret::Inputs;
+use super::interpret::{Inputs, Output};
 use super::layout::{Layout, Rows};
 use super::source::Source;
 use anabranch_cpu_base::elements::elements;
@@ -229,7 +229,7 @@ fn interpret(code: &Code<f32>, operands: &Operands<'_>, data: &mut [f32]) {
             let element = &mut copy[..data.len()];
             element.copy_from_slice(data);
             let inputs = Registers { element, operands: operands.part(index * block, data.len()) };
-            code.run(&inputs, slots, data).expect("functions of floats are defined everywhere");
+            code.run(&inputs, slots, Output::Numbers(data)).expect("functions of floats are defined everywhere");
         }
     });
 }

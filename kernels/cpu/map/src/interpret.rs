@@ -4,6 +4,7 @@
 use super::code::{Action, Code, Destination, Operand};
 use super::number::{Number, Undefined};
 use super::source::Source;
+use super::truth;
 
 /// Values of an expression's inputs over the current block.
 pub(crate) trait Inputs<T> {
@@ -14,13 +15,21 @@ pub(crate) trait Inputs<T> {
     fn load(&self, input: usize, out: &mut [T]);
 }
 
+/// Elements of a block's result.
+pub(crate) enum Output<'a, T> {
+    /// Numbers of the domain.
+    Numbers(&'a mut [T]),
+    /// Bytes that are 1 or 0: the last instruction is a test, whose numbers would be.
+    Truths(&'a mut [u8]),
+}
+
 /// Elements of the memory that all registers of a block share.
 const MEMORY_ELEMENTS: usize = 4096;
 /// Smaller memories for calls on few elements, which would otherwise spend their time clearing memory.
 const FEW_ELEMENTS: [usize; 2] = [256, 1024];
 /// Maximum slots: with more, a block would be shorter than a vector.
 pub(crate) const MOST_SLOTS: usize = MEMORY_ELEMENTS / 16 - 1;
-/// Maximum elements of a block: an L1 cache holds them for a few operands and the result.
+/// Maximum elements of a block of 32 or 64 bits each: an L1 cache holds them for a few operands and the result.
 const LONGEST_BLOCK: usize = 1024;
 
 /// Registers of one block, aligned to a vector.
@@ -53,15 +62,29 @@ impl<T: Number> Code<T> {
         if blocks * length <= FEW_ELEMENTS[1] {
             return with(&mut Memory([zero; FEW_ELEMENTS[1]]).0, length);
         }
-        let block = (MEMORY_ELEMENTS / blocks).min(LONGEST_BLOCK) & !15;
+        let longest = LONGEST_BLOCK * (4 / size_of::<T>()).max(1);
+        let block = (MEMORY_ELEMENTS / blocks).min(longest) & !15;
         with(&mut Memory([zero; MEMORY_ELEMENTS]).0, block)
+    }
+
+    /// Whether the last instruction is a test.
+    pub(crate) fn is_test(&self) -> bool {
+        match self.instructions.last().map(|instruction| instruction.action) {
+            Some(Action::Unary(function, _)) => function.is_test(),
+            Some(Action::Binary(function, ..)) => function.is_test(),
+            _ => false,
+        }
     }
 
     /// Computes a block's result into `output`, which has at most as many elements as the block of
     /// [`Self::with_slots`]; that function provides `slots` too.
     #[inline]
-    pub(crate) fn run(&self, inputs: &impl Inputs<T>, slots: &mut [T], output: &mut [T]) -> Result<(), Undefined> {
-        let length = output.len();
+    pub(crate) fn run(&self, inputs: &impl Inputs<T>, slots: &mut [T], output: Output<'_, T>) -> Result<(), Undefined> {
+        let (output, truths) = match output {
+            Output::Numbers(numbers) => (numbers, &mut [][..]),
+            Output::Truths(truths) => (&mut [][..], truths),
+        };
+        let length = output.len().max(truths.len());
         let block = slots.len() / self.slots.max(1);
         for instruction in &self.instructions {
             let (below, target, above) = match instruction.target {
@@ -88,6 +111,10 @@ impl<T: Number> Code<T> {
             match instruction.action {
                 Action::Load(input) => inputs.load(usize::from(input), target),
                 Action::Fill(value) => target.fill(value),
+                Action::Unary(function, a) if target.len() < length => truth::unary(function, source(a), truths),
+                Action::Binary(function, a, b) if target.len() < length => {
+                    truth::binary(function, source(a), source(b), truths);
+                }
                 Action::Unary(function, a) => T::unary(function, source(a), target)?,
                 Action::Binary(function, a, b) => T::binary(function, source(a), source(b), target)?,
                 Action::Chain(ref chain, a, b) => T::chain(chain, source(a), source(b), target),

@@ -1,17 +1,19 @@
 //! Kernel of an element-wise node.
 
 use super::code::Code;
-use super::interpret::Inputs;
+use super::gather::{consecutive, gather, one};
+use super::grid::Grid;
+use super::interpret::{Inputs, Output};
 use super::layout::Layout;
+use super::narrowest::narrowest;
 use super::number::{Number, Undefined};
-use super::number_integer::fits_32_bits;
 use super::source::Source;
+use super::table::Table;
 use anabranch_cpu_base::elements::{elements, elements_mut};
-use anabranch_cpu_base::vector::{Isa, Loop, vectorised};
 use anabranch_cpu_base::{Call, CpuKernel};
 use anabranch_op::dtype::DType;
 use anabranch_op::error::KernelError;
-use anabranch_op::op::{Domain, Map, NodeSpec, Step};
+use anabranch_op::op::{Domain, Expression, Map, NodeSpec, Register, Step, Unary};
 use std::sync::{Mutex, PoisonError};
 
 /// Elements of a piece, the unit of work of a thread: large enough that the hand-over cost is negligible.
@@ -21,18 +23,39 @@ const LONG_ROW: usize = 256;
 
 /// Prepares an element-wise kernel.
 pub(crate) fn prepare(node: &NodeSpec, map: &Map) -> Result<Box<dyn CpuKernel>, KernelError> {
-    match map.domain {
-        Domain::F32 => Ok(Box::new(MapKernel::<f32>::new(node, map)?)),
-        Domain::F64 => Ok(Box::new(MapKernel::<f64>::new(node, map)?)),
-        Domain::I64 => {
-            let inputs = node.inputs.iter().map(|input| input.dtype);
-            match fits_32_bits(&map.expression, inputs, node.outputs[0].dtype) {
-                true => Ok(Box::new(MapKernel::<i32>::new(node, map)?)),
-                false => Ok(Box::new(MapKernel::<i64>::new(node, map)?)),
-            }
-        }
-        Domain::U64 => Ok(Box::new(MapKernel::<u64>::new(node, map)?)),
+    if let Some(table) = Table::new(node, map, computed) {
+        return Ok(Box::new(table));
     }
+    let not_zero = [Step::Unary(Unary::Not, Register(0)), Step::Unary(Unary::Not, Register(1))];
+    if node.outputs[0].dtype == DType::Bool && map.expression.inputs() == 1 && *map.expression.steps() == not_zero {
+        // A conversion to a truth value is the same.
+        return computed(node, &Map { expression: Expression::identity(), ..map.clone() });
+    }
+    computed(node, map)
+}
+
+/// Prepares a kernel that computes every element.
+pub(crate) fn computed(node: &NodeSpec, map: &Map) -> Result<Box<dyn CpuKernel>, KernelError> {
+    let inputs: Vec<DType> = node.inputs.iter().map(|input| input.dtype).collect();
+    Ok(match narrowest(map, &inputs, node.outputs[0].dtype) {
+        Some(DType::I8) => Box::new(MapKernel::<i8>::new(node, map)?),
+        Some(DType::U8) => Box::new(MapKernel::<u8>::new(node, map)?),
+        Some(DType::I16) => Box::new(MapKernel::<i16>::new(node, map)?),
+        Some(DType::U16) => Box::new(MapKernel::<u16>::new(node, map)?),
+        Some(DType::I32) => Box::new(MapKernel::<i32>::new(node, map)?),
+        Some(DType::U32) => Box::new(MapKernel::<u32>::new(node, map)?),
+        _ => return in_domain(node, map),
+    })
+}
+
+/// Prepares a kernel that computes every element in the type of the domain.
+pub(crate) fn in_domain(node: &NodeSpec, map: &Map) -> Result<Box<dyn CpuKernel>, KernelError> {
+    Ok(match map.domain {
+        Domain::F32 => Box::new(MapKernel::<f32>::new(node, map)?),
+        Domain::F64 => Box::new(MapKernel::<f64>::new(node, map)?),
+        Domain::I64 => Box::new(MapKernel::<i64>::new(node, map)?),
+        Domain::U64 => Box::new(MapKernel::<u64>::new(node, map)?),
+    })
 }
 
 /// Access to an operand.
@@ -40,7 +63,7 @@ pub(crate) fn prepare(node: &NodeSpec, map: &Map) -> Result<Box<dyn CpuKernel>, 
 enum Access {
     /// One value along each row.
     Scalar,
-    /// Consecutive elements of the domain's type, read in place.
+    /// Consecutive elements with the bits of the numbers, read in place.
     Slice,
     /// Consecutive elements of another type, converted into a slot.
     Convert,
@@ -57,13 +80,29 @@ struct Operand {
     window: usize,
 }
 
+/// Source of the output's bytes.
+#[derive(Clone, Copy, PartialEq)]
+enum Writing {
+    /// Bytes of the only input.
+    Input,
+    /// Elements of the only input, which are the numbers, converted at once.
+    ConvertedInput,
+    /// Numbers with the bits of the output's elements.
+    Numbers,
+    /// Truth values.
+    Truths,
+    /// Numbers in a slot, which are converted.
+    Converted,
+    /// Numbers in a slot, or an input that is read in place, which are rounded to a grid.
+    Rounded(Grid, Option<usize>),
+}
+
 struct MapKernel<T> {
     code: Code<T>,
     layout: Layout,
     operands: Vec<Operand>,
     output: DType,
-    /// Whether the output has the bytes of the only input.
-    copies: bool,
+    writing: Writing,
     /// Elements of the output in each row of the node's row plan.
     row_elements: usize,
 }
@@ -109,44 +148,88 @@ impl<T: Number> MapKernel<T> {
             })
             .collect();
         let direct: Vec<bool> = operands.iter().map(|o| matches!(o.access, Access::Scalar | Access::Slice)).collect();
-        let code = Code::new(&map.expression, &direct)?;
-        let copies = map.expression.steps().is_empty()
-            && keeps_bits(map.domain, node.inputs[0].dtype, output.dtype)
-            && layout.is_linear(0);
+        let grid = match map.domain {
+            Domain::F32 => Grid::of(&map.expression, output.dtype),
+            _ => None,
+        };
+        let grid = grid.filter(|(grid, _)| grid.inputs().all(|input| operands[input].access == Access::Scalar));
+        let code = match grid {
+            Some((_, rounded)) => Code::up_to(rounded, &map.expression, &direct)?,
+            None => Code::new(&map.expression, &direct)?,
+        };
+        let is_identity = map.expression.steps().is_empty();
+        let writing = match output.dtype {
+            to if is_identity && layout.is_linear(0) && keeps_bits(map.domain, node.inputs[0].dtype, to) => {
+                Writing::Input
+            }
+            to if T::writes(to) => Writing::Numbers,
+            _ if is_identity && operands[0].access == Access::Slice => Writing::ConvertedInput,
+            DType::Bool if code.is_test() => Writing::Truths,
+            _ => match grid {
+                Some((grid, rounded)) => {
+                    let input = usize::from(rounded.0);
+                    let in_place = operands.get(input).is_some_and(|operand| operand.access == Access::Slice);
+                    Writing::Rounded(grid, in_place.then_some(input))
+                }
+                None => Writing::Converted,
+            },
+        };
         // Blocks that gather short rows see the output as one row.
         let layout = if whole_rows { layout } else { layout.as_one_row() };
         let row_elements = output.shape.elements() / rows;
-        Ok(Self { code, layout, operands, output: output.dtype, copies, row_elements })
+        Ok(Self { code, layout, operands, output: output.dtype, writing, row_elements })
     }
 
     /// Computes the output's elements from `start` on.
     fn piece(&self, start: usize, inputs: &Windows<'_>, out: &mut [u8]) -> Result<(), Undefined> {
         // Sizes are powers of two, so a shift suffices; a division takes as long as a tiny node.
         let shift = self.output.size().trailing_zeros();
-        if self.copies {
+        if self.writing == Writing::Input {
             let first = start - self.operands[0].window * inputs.first_row;
             out.copy_from_slice(&inputs.inputs[0][first << shift..][..out.len()]);
             return Ok(());
         }
-        let in_place = self.output == T::DTYPE;
         let mut done = Ok(());
-        self.code.with_slots(usize::from(!in_place), out.len() >> shift, |slots, converted, block| {
+        let spare = usize::from(matches!(self.writing, Writing::Converted | Writing::Rounded(_, None)));
+        self.code.with_slots(spare, out.len() >> shift, |slots, converted, block| {
             self.layout.runs(start, out.len() >> shift, |row, column, run| {
                 let mut column = column;
                 for out in out[run.start << shift..run.end << shift].chunks_mut(block << shift) {
                     let operands = Operands { kernel: self, windows: inputs, row, column, length: out.len() >> shift };
                     column += operands.length;
-                    let computed = if in_place {
-                        self.code.run(&operands, slots, elements_mut(out))
-                    } else {
-                        let values = &mut converted[..operands.length];
-                        self.code.run(&operands, slots, values).map(|()| T::store(values, self.output, out))
-                    };
+                    let computed = self.block(&operands, slots, converted, out);
                     done = done.and(computed);
                 }
             });
         });
         done
+    }
+
+    /// Computes one block of the output.
+    fn block(
+        &self,
+        operands: &Operands<'_, T>,
+        slots: &mut [T],
+        converted: &mut [T],
+        out: &mut [u8],
+    ) -> Result<(), Undefined> {
+        let scalar = |input| operands.scalar(input);
+        match &self.writing {
+            Writing::Numbers => self.code.run(operands, slots, Output::Numbers(elements_mut(out)))?,
+            Writing::Truths => self.code.run(operands, slots, Output::Truths(out))?,
+            Writing::Input | Writing::ConvertedInput => T::store(operands.slice(0), self.output, out),
+            Writing::Converted => T::store(self.values(operands, slots, converted)?, self.output, out),
+            Writing::Rounded(grid, Some(input)) => T::round_to(grid, operands.slice(*input), scalar, out),
+            Writing::Rounded(grid, None) => T::round_to(grid, self.values(operands, slots, converted)?, scalar, out),
+        }
+        Ok(())
+    }
+
+    /// Computes the numbers of one block into a slot.
+    fn values<'s>(&self, operands: &Operands<'_, T>, slots: &mut [T], slot: &'s mut [T]) -> Result<&'s [T], Undefined> {
+        let values = &mut slot[..operands.length];
+        self.code.run(operands, slots, Output::Numbers(values))?;
+        Ok(values)
     }
 
     /// Computes pieces in parallel. If several values are undefined, the error of the first piece is returned.
@@ -181,7 +264,7 @@ fn access<T: Number>(layout: &Layout, operand: usize, dtype: DType, whole_rows: 
     match () {
         () if scalar => Access::Scalar,
         () if !whole_rows && !layout.is_linear(operand) => Access::Gather,
-        () if dtype == T::DTYPE => Access::Slice,
+        () if T::reads(dtype) => Access::Slice,
         () => Access::Convert,
     }
 }
@@ -225,16 +308,29 @@ impl<T: Number> Operands<'_, T> {
         let offset = layout.offset(input, self.row) + column - operand.window * self.windows.first_row;
         (operand, self.windows.inputs[input], offset)
     }
+
+    /// Returns the element of an input that has one along each row.
+    #[inline]
+    fn scalar(&self, input: usize) -> T {
+        let (operand, bytes, offset) = self.at(input);
+        one(operand.dtype, bytes, offset)
+    }
+
+    /// Returns the elements of an input that is read in place.
+    #[inline]
+    fn slice(&self, input: usize) -> &[T] {
+        let (_, bytes, offset) = self.at(input);
+        &elements(bytes)[offset..][..self.length]
+    }
 }
 
 impl<T: Number> Inputs<T> for Operands<'_, T> {
     #[inline]
     fn direct(&self, input: usize) -> Source<'_, T> {
-        let (operand, bytes, offset) = self.at(input);
-        if operand.access == Access::Slice {
-            return Source::Slice(&elements(bytes)[offset..][..self.length]);
+        match self.kernel.operands[input].access {
+            Access::Slice => Source::Slice(self.slice(input)),
+            _ => Source::Scalar(self.scalar(input)),
         }
-        Source::Scalar(one(operand.dtype, bytes, offset))
     }
 
     fn load(&self, input: usize, out: &mut [T]) {
@@ -247,103 +343,6 @@ impl<T: Number> Inputs<T> for Operands<'_, T> {
         match operand.access {
             Access::Scalar => out.fill(one(operand.dtype, bytes, offset)),
             _ => consecutive(operand.dtype, bytes, offset, out),
-        }
-    }
-}
-
-/// Returns the element at `index`.
-#[inline]
-fn one<T: Number>(dtype: DType, bytes: &[u8], index: usize) -> T {
-    let mut value = [T::zeroed()];
-    consecutive(dtype, bytes, index, &mut value);
-    value[0]
-}
-
-/// Loads the elements from `start` on.
-#[inline]
-fn consecutive<T: Number>(dtype: DType, bytes: &[u8], start: usize, out: &mut [T]) {
-    if dtype == T::DTYPE {
-        out.copy_from_slice(&elements(bytes)[start..][..out.len()]);
-    } else {
-        T::load(dtype, &bytes[start * dtype.size()..][..out.len() * dtype.size()], out);
-    }
-}
-
-/// Loads the operand's values for the output's elements from `start` on; `bytes` begin at the operand's element `base`.
-fn gather<T: Number>(layout: &Layout, dtype: DType, bytes: &[u8], base: usize, start: usize, out: &mut [T]) {
-    let width = layout.row();
-    if layout.varies(0) && layout.rows_are_alike() && out.len() > width {
-        // An operand of one row has no rows before the call's.
-        debug_assert_eq!(base, 0, "equal rows are not windows");
-        return repeat_row(dtype, bytes, start % width, width, out);
-    }
-    let (mut rows, beside) = (layout.rows(0), layout.consecutive_rows(0));
-    // Rows of one value each are written together; the rest of a first row comes before them.
-    let head = if beside > 0 { (width - 1 - (start + width - 1) % width).min(out.len()) } else { out.len() };
-    layout.runs(start, head, |row, column, run| {
-        let offset = rows.offset(row);
-        if layout.varies(0) {
-            consecutive(dtype, bytes, offset + column - base, &mut out[run]);
-        } else {
-            out[run].fill(one(dtype, bytes, offset - base));
-        }
-    });
-    let (mut row, mut rest) = ((start + head) / width, &mut out[head..]);
-    while !rest.is_empty() {
-        let count = (beside - row % beside).min(REPEATED).min(rest.len().div_ceil(width));
-        let (part, later) = rest.split_at_mut(rest.len().min(count * width));
-        let mut values = [T::zeroed(); REPEATED];
-        let values = &mut values[..count];
-        consecutive(dtype, bytes, layout.offset(0, row) - base, values);
-        vectorised(Repeat { values, width, out: part });
-        (row, rest) = (row + count, later);
-    }
-}
-
-/// Loads the row of an operand again and again, from a column of it on.
-fn repeat_row<T: Number>(dtype: DType, row: &[u8], column: usize, width: usize, out: &mut [T]) {
-    let (mut done, rest) = (width, width - column);
-    consecutive(dtype, row, column, &mut out[..rest]);
-    consecutive(dtype, row, 0, &mut out[rest..width]);
-    while done < out.len() {
-        let more = done.min(out.len() - done);
-        out.copy_within(..more, done);
-        done += more;
-    }
-}
-
-/// Values that are repeated at a time.
-const REPEATED: usize = 64;
-
-/// Loop that writes each value `width` times.
-struct Repeat<'a, T> {
-    values: &'a [T],
-    width: usize,
-    out: &'a mut [T],
-}
-
-impl<T: Number> Loop for Repeat<'_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<I: Isa>(self) {
-        // Arrays become vectors; chunks of unknown length do not.
-        #[inline(always)]
-        fn times<T: Copy, const TIMES: usize>(values: &[T], out: &mut [T]) {
-            let (whole, rest) = out.as_chunks_mut::<TIMES>();
-            whole.iter_mut().zip(values).for_each(|(out, value)| *out = [*value; TIMES]);
-            values[whole.len()..].iter().for_each(|value| rest.fill(*value));
-        }
-        let Self { values, width, out } = self;
-        match width {
-            2 => times::<T, 2>(values, out),
-            3 => times::<T, 3>(values, out),
-            4 => times::<T, 4>(values, out),
-            5 => times::<T, 5>(values, out),
-            6 => times::<T, 6>(values, out),
-            7 => times::<T, 7>(values, out),
-            8 => times::<T, 8>(values, out),
-            _ => out.chunks_mut(width).zip(values).for_each(|(out, value)| out.fill(*value)),
         }
     }
 }

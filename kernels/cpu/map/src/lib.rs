@@ -12,17 +12,24 @@ mod code;
 mod conversions;
 mod epilogue;
 mod finish;
+mod gather;
+mod grid;
+#[cfg(test)]
+mod integers;
 mod interpret;
 mod kernel;
 mod layout;
+mod narrowest;
 mod normalize;
 mod number;
 mod number_f32;
 mod number_f64;
 mod number_integer;
 mod source;
+mod table;
 #[cfg(test)]
 mod testing;
+mod truth;
 
 pub use affine::Beside;
 pub use epilogue::{Epilogue, Uniform};

@@ -2,8 +2,10 @@
 
 use super::chain::Chain;
 use super::chain_f32;
+use super::grid::Grid;
 use super::number::{Number, Undefined, floor_modulo};
 use super::source::{self, Source, select};
+use super::truth;
 use anabranch_cpu_base::convert;
 use anabranch_cpu_base::math;
 use anabranch_cpu_base::vector::{Isa, Loop, vectorised};
@@ -110,13 +112,13 @@ macro_rules! pairs {
     }};
 }
 
-#[inline(always)]
-fn truth(value: bool) -> f32 {
-    if value { 1.0 } else { 0.0 }
-}
-
 impl Number for f32 {
     const DTYPE: DType = DType::F32;
+
+    #[inline(always)]
+    fn is_infinite(self) -> bool {
+        self.is_infinite()
+    }
 
     fn literal(literal: Literal) -> Self {
         literal.as_f32()
@@ -153,9 +155,7 @@ impl Number for f32 {
             Unary::Ceil => each!(a, out, |x| x.ceil()),
             Unary::Round => each!(a, out, |x| x.round_ties_even()),
             Unary::Truncate => each!(a, out, |x| x.trunc()),
-            Unary::Not => each!(a, out, |x| truth(x == 0.0)),
-            Unary::IsNan => each!(a, out, |x| truth(x.is_nan())),
-            Unary::IsInfinite => each!(a, out, |x| truth(x.is_infinite())),
+            Unary::Not | Unary::IsNan | Unary::IsInfinite => truth::unary(function, a, out),
             Unary::Tan => {
                 each!(a, out, |x| math::tan::<I>(x));
                 correct_large(f32::tan, a, out);
@@ -190,24 +190,21 @@ impl Number for f32 {
             Binary::Power => power(a, b, out),
             Binary::FloorModulo => pairs!(a, b, out, |x, y| floor_modulo(x, y)),
             Binary::TruncatedModulo => pairs!(a, b, out, |x, y| x % y),
-            Binary::Equal => pairs!(a, b, out, |x, y| truth(x == y)),
-            Binary::Less => pairs!(a, b, out, |x, y| truth(x < y)),
-            Binary::LessOrEqual => pairs!(a, b, out, |x, y| truth(x <= y)),
-            Binary::Greater => pairs!(a, b, out, |x, y| truth(x > y)),
-            Binary::GreaterOrEqual => pairs!(a, b, out, |x, y| truth(x >= y)),
-            Binary::And => pairs!(a, b, out, |x, y| truth((x != 0.0) & (y != 0.0))),
-            Binary::Or => pairs!(a, b, out, |x, y| truth((x != 0.0) | (y != 0.0))),
-            Binary::Xor => pairs!(a, b, out, |x, y| truth((x != 0.0) ^ (y != 0.0))),
             // Preparing the kernel rejects these.
             Binary::BitAnd | Binary::BitOr | Binary::BitXor | Binary::ShiftLeft | Binary::ShiftRight => {
                 out.fill(f32::NAN);
             }
+            _ => truth::binary(function, a, b, out),
         }
         Ok(())
     }
 
     fn chain(chain: &Chain, a: Source<'_, f32>, b: Source<'_, f32>, out: &mut [f32]) {
         chain_f32::run(chain, a, b, out);
+    }
+
+    fn round_to(grid: &Grid, numbers: &[f32], input: impl Fn(usize) -> f32, out: &mut [u8]) {
+        grid.round(numbers, input, out);
     }
 
     fn select(a: Source<'_, f32>, b: Source<'_, f32>, c: Source<'_, f32>, out: &mut [f32]) {

@@ -2,15 +2,12 @@
 
 use super::number::{Number, Undefined, floor_modulo};
 use super::source::{Source, each, pairs, select};
+use super::truth;
 use anabranch_cpu_base::convert;
 use anabranch_cpu_base::math;
 use anabranch_op::dtype::DType;
 use anabranch_op::minifloat::Minifloat;
 use anabranch_op::op::{Binary, Literal, Unary};
-
-fn truth(value: bool) -> f64 {
-    f64::from(u8::from(value))
-}
 
 /// Returns a power; squares and cubes are products, as fusion writes them.
 fn power(x: f64, y: f64) -> f64 {
@@ -23,6 +20,11 @@ fn power(x: f64, y: f64) -> f64 {
 
 impl Number for f64 {
     const DTYPE: DType = DType::F64;
+
+    #[inline(always)]
+    fn is_infinite(self) -> bool {
+        self.is_infinite()
+    }
 
     fn literal(literal: Literal) -> Self {
         literal.as_f64()
@@ -56,9 +58,7 @@ impl Number for f64 {
             Unary::Ceil => each(a, out, f64::ceil),
             Unary::Round => each(a, out, f64::round_ties_even),
             Unary::Truncate => each(a, out, f64::trunc),
-            Unary::Not => each(a, out, |x| truth(x == 0.0)),
-            Unary::IsNan => each(a, out, |x| truth(x.is_nan())),
-            Unary::IsInfinite => each(a, out, |x| truth(x.is_infinite())),
+            Unary::Not | Unary::IsNan | Unary::IsInfinite => truth::unary(function, a, out),
             Unary::Narrowed(DType::F32) => each(a, out, |x| f64::from(x as f32)),
             Unary::Narrowed(DType::F16) => each(a, out, |x| convert::f16_of(x).to_f64()),
             Unary::Narrowed(DType::BF16) => each(a, out, |x| convert::bf16_of(x).to_f64()),
@@ -82,18 +82,11 @@ impl Number for f64 {
             Binary::Power => pairs(a, b, out, power),
             Binary::FloorModulo => pairs(a, b, out, floor_modulo),
             Binary::TruncatedModulo => pairs(a, b, out, |x, y| x % y),
-            Binary::Equal => pairs(a, b, out, |x, y| truth(x == y)),
-            Binary::Less => pairs(a, b, out, |x, y| truth(x < y)),
-            Binary::LessOrEqual => pairs(a, b, out, |x, y| truth(x <= y)),
-            Binary::Greater => pairs(a, b, out, |x, y| truth(x > y)),
-            Binary::GreaterOrEqual => pairs(a, b, out, |x, y| truth(x >= y)),
-            Binary::And => pairs(a, b, out, |x, y| truth((x != 0.0) & (y != 0.0))),
-            Binary::Or => pairs(a, b, out, |x, y| truth((x != 0.0) | (y != 0.0))),
-            Binary::Xor => pairs(a, b, out, |x, y| truth((x != 0.0) ^ (y != 0.0))),
             // Preparing the kernel rejects these.
             Binary::BitAnd | Binary::BitOr | Binary::BitXor | Binary::ShiftLeft | Binary::ShiftRight => {
                 out.fill(f64::NAN);
             }
+            _ => truth::binary(function, a, b, out),
         }
         Ok(())
     }

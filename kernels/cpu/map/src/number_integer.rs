@@ -2,9 +2,10 @@
 
 use super::number::{Number, Undefined};
 use super::source::{Source, each, pairs, select};
+use super::truth;
 use anabranch_cpu_base::convert;
 use anabranch_op::dtype::DType;
-use anabranch_op::op::{Binary, Expression, Literal, Step, Unary};
+use anabranch_op::op::{Binary, Literal, Unary};
 
 const DIVISION_BY_ZERO: Undefined = Undefined("an integer is divided by zero");
 const NEGATIVE_POWER_OF_ZERO: Undefined = Undefined("the integer zero is raised to a negative power");
@@ -55,30 +56,40 @@ macro_rules! signed {
     };
 }
 
+macro_rules! unsigned {
+    ($integer:ident) => {
+        impl Integer for $integer {
+            fn magnitude(self) -> Self {
+                self
+            }
+
+            fn sign(self) -> Self {
+                self.min(1)
+            }
+
+            fn power(self, exponent: Self) -> Option<Self> {
+                Some(wrapping_power(self as u64, exponent as u64) as Self)
+            }
+
+            fn floor_modulo(self, divisor: Self) -> Self {
+                self % divisor
+            }
+
+            fn shifted_right(self, distance: Self) -> Self {
+                if distance < Self::BITS as Self { self >> distance } else { 0 }
+            }
+        }
+    };
+}
+
+signed!(i8);
+signed!(i16);
 signed!(i32);
 signed!(i64);
-
-impl Integer for u64 {
-    fn magnitude(self) -> Self {
-        self
-    }
-
-    fn sign(self) -> Self {
-        self.min(1)
-    }
-
-    fn power(self, exponent: Self) -> Option<Self> {
-        Some(wrapping_power(self, exponent))
-    }
-
-    fn floor_modulo(self, divisor: Self) -> Self {
-        self % divisor
-    }
-
-    fn shifted_right(self, distance: Self) -> Self {
-        if distance < 64 { self >> distance } else { 0 }
-    }
-}
+unsigned!(u8);
+unsigned!(u16);
+unsigned!(u32);
+unsigned!(u64);
 
 /// Returns a power by repeated squaring, modulo 2⁶⁴, which is the same for signed and unsigned numbers.
 fn wrapping_power(base: u64, exponent: u64) -> u64 {
@@ -113,16 +124,24 @@ fn missing(function: Unary) -> Option<&'static str> {
 }
 
 macro_rules! integer {
-    ($integer:ident, $dtype:ident, $literal:expr, $load:ident, $store:ident) => {
+    ($integer:ident, $dtype:ident, $literal:ident, $load:ident, $store:ident, $divide:ident) => {
         impl Number for $integer {
             const DTYPE: DType = DType::$dtype;
+
+            fn reads(dtype: DType) -> bool {
+                !dtype.is_float() && dtype.size() == size_of::<Self>()
+            }
+
+            fn writes(dtype: DType) -> bool {
+                !dtype.is_float() && dtype != DType::Bool && dtype.bits() == Self::BITS as usize
+            }
 
             fn missing(function: Unary) -> Option<&'static str> {
                 missing(function)
             }
 
             fn literal(literal: Literal) -> Self {
-                $literal(literal)
+                literal.$literal() as Self
             }
 
             fn unary(function: Unary, a: Source<'_, Self>, out: &mut [Self]) -> Result<(), Undefined> {
@@ -130,13 +149,9 @@ macro_rules! integer {
                     Unary::Negate => each(a, out, Self::wrapping_neg),
                     Unary::Abs => each(a, out, Integer::magnitude),
                     Unary::Sign => each(a, out, Integer::sign),
-                    Unary::Reciprocal => {
-                        let quotient = |x: Self, y| (y != 0).then(|| x.wrapping_div(y));
-                        return checked(Source::Scalar(1), a, out, DIVISION_BY_ZERO, quotient);
-                    }
+                    Unary::Reciprocal => return $divide!(Binary::Divide, Source::Scalar(1), a, out),
                     Unary::Relu => each(a, out, |x| x.max(0)),
-                    Unary::Not => each(a, out, |x| Self::from(x == 0)),
-                    Unary::IsNan | Unary::IsInfinite => out.fill(0),
+                    Unary::Not | Unary::IsNan | Unary::IsInfinite => truth::unary(function, a, out),
                     // Rounding leaves integers unchanged. Preparing the kernel rejects all other functions.
                     _ => each(a, out, |x| x),
                 }
@@ -149,34 +164,16 @@ macro_rules! integer {
                 b: Source<'_, Self>,
                 out: &mut [Self],
             ) -> Result<(), Undefined> {
-                let defined = |y: Self| (y != 0).then_some(y);
                 match function {
                     Binary::Add => pairs(a, b, out, Self::wrapping_add),
                     Binary::Subtract => pairs(a, b, out, Self::wrapping_sub),
                     Binary::Multiply => pairs(a, b, out, Self::wrapping_mul),
-                    Binary::Divide => {
-                        let quotient = |x: Self, y| defined(y).map(|y| x.wrapping_div(y));
-                        return checked(a, b, out, DIVISION_BY_ZERO, quotient);
+                    Binary::Divide | Binary::FloorModulo | Binary::TruncatedModulo => {
+                        return $divide!(function, a, b, out);
                     }
                     Binary::Min => pairs(a, b, out, Ord::min),
                     Binary::Max => pairs(a, b, out, Ord::max),
                     Binary::Power => return checked(a, b, out, NEGATIVE_POWER_OF_ZERO, Integer::power),
-                    Binary::FloorModulo => {
-                        let remainder = |x: Self, y| defined(y).map(|y| x.floor_modulo(y));
-                        return checked(a, b, out, DIVISION_BY_ZERO, remainder);
-                    }
-                    Binary::TruncatedModulo => {
-                        let remainder = |x: Self, y| defined(y).map(|y| x.wrapping_rem(y));
-                        return checked(a, b, out, DIVISION_BY_ZERO, remainder);
-                    }
-                    Binary::Equal => pairs(a, b, out, |x, y| Self::from(x == y)),
-                    Binary::Less => pairs(a, b, out, |x, y| Self::from(x < y)),
-                    Binary::LessOrEqual => pairs(a, b, out, |x, y| Self::from(x <= y)),
-                    Binary::Greater => pairs(a, b, out, |x, y| Self::from(x > y)),
-                    Binary::GreaterOrEqual => pairs(a, b, out, |x, y| Self::from(x >= y)),
-                    Binary::And => pairs(a, b, out, |x, y| Self::from((x != 0) & (y != 0))),
-                    Binary::Or => pairs(a, b, out, |x, y| Self::from((x != 0) | (y != 0))),
-                    Binary::Xor => pairs(a, b, out, |x, y| Self::from((x != 0) ^ (y != 0))),
                     Binary::BitAnd => pairs(a, b, out, |x, y| x & y),
                     Binary::BitOr => pairs(a, b, out, |x, y| x | y),
                     Binary::BitXor => pairs(a, b, out, |x, y| x ^ y),
@@ -184,6 +181,7 @@ macro_rules! integer {
                         pairs(a, b, out, |x, y| if (0..Self::BITS as Self).contains(&y) { x << y } else { 0 })
                     }
                     Binary::ShiftRight => pairs(a, b, out, Integer::shifted_right),
+                    _ => truth::binary(function, a, b, out),
                 }
                 Ok(())
             }
@@ -203,44 +201,62 @@ macro_rules! integer {
     };
 }
 
-integer!(i32, I32, |literal: Literal| literal.as_i64() as i32, to_i32, from_i32);
-integer!(i64, I64, Literal::as_i64, to_i64, from_i64);
-integer!(u64, U64, Literal::as_u64, to_u64, from_u64);
+/// Divides numbers of at most 32 bits as 64-bit floats, in vectors. The quotient of two such numbers is rounded to an
+/// integer only if it is one, so that truncation gives the quotient of integers.
+macro_rules! by_floats {
+    ($function:expr, $a:expr, $b:expr, $out:expr) => {{
+        let (a, b, out) = ($a, $b, $out);
+        if has_zero(b) {
+            return Err(DIVISION_BY_ZERO);
+        }
+        // The low bits, which overflow keeps.
+        let quotient = |x: Self, y: Self| convert::low_bits(f64::from(x) / f64::from(y)) as Self;
+        let remainder = move |x: Self, y: Self| x.wrapping_sub(quotient(x, y).wrapping_mul(y));
+        match $function {
+            Binary::Divide => pairs(a, b, out, quotient),
+            Binary::TruncatedModulo => pairs(a, b, out, remainder),
+            _ => pairs(a, b, out, |x, y| {
+                let remainder = remainder(x, y);
+                #[allow(unused_comparisons, reason = "one loop for all types")]
+                let corrected = remainder != 0 && (remainder < 0) != (y < 0);
+                remainder.wrapping_add(if corrected { y } else { 0 })
+            }),
+        }
+        Ok(())
+    }};
+}
 
-/// Whether an expression of 64-bit integers has the same results in 32 bits, for these types of its inputs and its
-/// output. All of the types fit into 32 bits. Then there are two ways: no step leaves 32 bits, or all steps agree with
-/// those of 64 bits in the low 32 bits, which are all that the output keeps.
-pub(crate) fn fits_32_bits(expression: &Expression, inputs: impl Iterator<Item = DType>, output: DType) -> bool {
-    use Binary as B;
-    use Unary as U;
-    let stays = |step: &Step| match step {
-        Step::Constant(literal) => matches!(literal, Literal::Int(value) if i32::try_from(*value).is_ok()),
-        Step::Unary(function, _) => matches!(function, U::Sign | U::Relu | U::Not),
-        Step::Binary(function, ..) => {
-            let compares = matches!(function, B::Equal | B::Less | B::LessOrEqual | B::Greater | B::GreaterOrEqual);
-            let bits = matches!(function, B::And | B::Or | B::Xor | B::BitAnd | B::BitOr | B::BitXor);
-            compares || bits || matches!(function, B::Min | B::Max)
+/// Divides numbers of 64 bits, one at a time.
+macro_rules! one_by_one {
+    ($function:expr, $a:expr, $b:expr, $out:expr) => {{
+        let defined = |y: Self| (y != 0).then_some(y);
+        match $function {
+            Binary::Divide => {
+                checked($a, $b, $out, DIVISION_BY_ZERO, |x: Self, y| defined(y).map(|y| x.wrapping_div(y)))
+            }
+            Binary::TruncatedModulo => {
+                checked($a, $b, $out, DIVISION_BY_ZERO, |x: Self, y| defined(y).map(|y| x.wrapping_rem(y)))
+            }
+            _ => checked($a, $b, $out, DIVISION_BY_ZERO, |x: Self, y| defined(y).map(|y| x.floor_modulo(y))),
         }
-        Step::Select(..) => true,
-    };
-    let agrees = |step: &Step| match step {
-        Step::Constant(literal) => matches!(literal, Literal::Int(_)),
-        Step::Unary(function, _) => matches!(function, U::Negate),
-        Step::Binary(function, ..) => {
-            matches!(function, B::Add | B::Subtract | B::Multiply | B::BitAnd | B::BitOr | B::BitXor)
-        }
-        Step::Select(..) => false,
-    };
-    let narrow = |dtype| {
-        use DType::{Bool, I2, I4, I8, I16, I32, U2, U4, U8, U16};
-        matches!(dtype, Bool | I2 | I4 | I8 | I16 | I32 | U2 | U4 | U8 | U16)
-    };
-    // The magnitude of the least number has this number's low 32 bits. A later step would see the sign.
-    let one_magnitude = matches!(expression.steps(), [Step::Unary(U::Abs, _)]);
-    let steps = expression.steps();
-    // A truth value depends on all bits.
-    let low_bits = output != DType::Bool && (one_magnitude || steps.iter().all(agrees));
-    inputs.chain([output]).all(narrow) && (low_bits || steps.iter().all(stays))
+    }};
+}
+
+integer!(i8, I8, as_i64, to_i8, from_i8, by_floats);
+integer!(u8, U8, as_i64, to_u8, from_u8, by_floats);
+integer!(i16, I16, as_i64, to_i16, from_i16, by_floats);
+integer!(u16, U16, as_i64, to_u16, from_u16, by_floats);
+integer!(i32, I32, as_i64, to_i32, from_i32, by_floats);
+integer!(u32, U32, as_i64, to_u32, from_u32, by_floats);
+integer!(i64, I64, as_i64, to_i64, from_i64, one_by_one);
+integer!(u64, U64, as_u64, to_u64, from_u64, one_by_one);
+
+/// Whether a number is zero.
+fn has_zero<T: Number>(numbers: Source<'_, T>) -> bool {
+    match numbers {
+        Source::Slice(numbers) => numbers.iter().fold(false, |any, number| any | (*number == T::zeroed())),
+        Source::Scalar(number) => number == T::zeroed(),
+    }
 }
 
 /// Computes a partial function at each element; `undefined` is the error for elements without a value.
@@ -260,7 +276,6 @@ fn checked<T: Copy>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use anabranch_op::op::Register;
 
     fn of<T: Number>(function: Binary, a: T, b: T) -> Result<T, Undefined> {
         let mut out = [T::zeroed()];
@@ -295,24 +310,6 @@ mod tests {
         ] {
             assert_eq!(of(function, a, b), want, "{function:?}({a}, {b})");
         }
-    }
-
-    #[test]
-    fn steps_that_overflow_32_bits_are_found() {
-        let two = |first, second| {
-            let steps =
-                vec![Step::Binary(first, Register(0), Register(1)), Step::Binary(second, Register(2), Register(1))];
-            Expression::new(2, steps).expect("sound")
-        };
-        let fits =
-            |expression: &Expression, dtype| fits_32_bits(expression, [DType::I8, DType::I32].into_iter(), dtype);
-        assert!(fits(&two(Binary::Add, Binary::Multiply), DType::I32), "the low bits agree");
-        assert!(fits(&two(Binary::Min, Binary::Less), DType::Bool), "nothing overflows");
-        assert!(!fits(&two(Binary::Add, Binary::Less), DType::Bool), "a sum may overflow, and is compared");
-        assert!(!fits(&two(Binary::Add, Binary::Add), DType::I64), "the high bits are kept");
-        // A sum that is not zero in 64 bits may be zero in 32.
-        assert!(!fits(&Expression::binary(Binary::Add), DType::Bool), "zero or not depends on the high bits");
-        assert!(!fits(&Expression::binary(Binary::Divide), DType::I32), "a divisor may be zero");
     }
 
     #[test]

@@ -30,7 +30,7 @@ impl<T: Copy> Source<'_, T> {
 }
 
 /// Computes `out[i] = function(a[i])`.
-pub(crate) fn each<T: Copy>(a: Source<'_, T>, out: &mut [T], function: impl Fn(T) -> T) {
+pub(crate) fn each<A: Copy, B: Copy>(a: Source<'_, A>, out: &mut [B], function: impl Fn(A) -> B) {
     match a {
         Source::Slice(values) => vectorised(Each { values, out, function }),
         Source::Scalar(a) => out.fill(function(a)),
@@ -38,7 +38,7 @@ pub(crate) fn each<T: Copy>(a: Source<'_, T>, out: &mut [T], function: impl Fn(T
 }
 
 /// Computes `out[i] = function(a[i], b[i])`.
-pub(crate) fn pairs<T: Copy>(a: Source<'_, T>, b: Source<'_, T>, out: &mut [T], function: impl Fn(T, T) -> T) {
+pub(crate) fn pairs<A: Copy, B: Copy>(a: Source<'_, A>, b: Source<'_, A>, out: &mut [B], function: impl Fn(A, A) -> B) {
     match (a, b) {
         (Source::Slice(a), Source::Slice(b)) => vectorised(Pairs { a, b, out, function }),
         (Source::Slice(a), Source::Scalar(b)) => each(Source::Slice(a), out, |a| function(a, b)),
@@ -46,14 +46,14 @@ pub(crate) fn pairs<T: Copy>(a: Source<'_, T>, b: Source<'_, T>, out: &mut [T], 
     }
 }
 
-struct Pairs<'a, T, F> {
-    a: &'a [T],
-    b: &'a [T],
-    out: &'a mut [T],
+struct Pairs<'a, A, B, F> {
+    a: &'a [A],
+    b: &'a [A],
+    out: &'a mut [B],
     function: F,
 }
 
-impl<T: Copy, F: Fn(T, T) -> T> Loop for Pairs<'_, T, F> {
+impl<A: Copy, B, F: Fn(A, A) -> B> Loop for Pairs<'_, A, B, F> {
     type Output = ();
 
     #[inline(always)]

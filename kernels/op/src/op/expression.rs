@@ -121,9 +121,16 @@ pub enum Binary {
     ShiftRight,
 }
 
+impl Unary {
+    /// Whether the function returns a boolean.
+    pub const fn is_test(self) -> bool {
+        matches!(self, Self::Not | Self::IsNan | Self::IsInfinite)
+    }
+}
+
 impl Binary {
     /// Whether the function returns a boolean.
-    const fn is_test(self) -> bool {
+    pub const fn is_test(self) -> bool {
         let compares =
             matches!(self, Self::Equal | Self::Less | Self::LessOrEqual | Self::Greater | Self::GreaterOrEqual);
         compares || matches!(self, Self::And | Self::Or | Self::Xor)
@@ -248,7 +255,7 @@ impl Expression {
     /// Whether the value is a boolean (1 or 0) for all inputs.
     pub fn is_truth(&self) -> bool {
         match self.steps.last() {
-            Some(Step::Unary(function, _)) => matches!(function, Unary::Not | Unary::IsNan | Unary::IsInfinite),
+            Some(Step::Unary(function, _)) => function.is_test(),
             Some(Step::Binary(function, ..)) => function.is_test(),
             _ => false,
         }
