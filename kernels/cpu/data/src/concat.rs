@@ -47,19 +47,19 @@ impl CpuKernel for ConcatKernel {
             return Ok(());
         }
         call.team.run_pieces(&mut *call.outputs[0], PIECE, &|piece, target| {
-            let mut at = piece * PIECE;
-            let mut rest = target;
+            let (at, mut rest) = (piece * PIECE, target);
+            let (mut outer, within) = (at / self.period, at % self.period);
+            // The input whose run contains this byte is the last that begins at or before the byte and is not empty.
+            let mut input = self.starts.partition_point(|start| *start <= within) - 1;
+            let mut from = within - self.starts[input];
             while !rest.is_empty() {
-                let (outer, within) = (at / self.period, at % self.period);
-                // The input whose run contains this byte is the last that begins at or before the byte and is not
-                // empty.
-                let input = self.starts.partition_point(|start| *start <= within) - 1;
-                let (from, run) = (within - self.starts[input], self.starts[input + 1] - self.starts[input]);
-                let length = (run - from).min(rest.len());
-                let (now, later) = rest.split_at_mut(length);
-                now.copy_from_slice(&call.inputs[input][outer * run + from..][..length]);
-                at += length;
-                rest = later;
+                let run = self.starts[input + 1] - self.starts[input];
+                let (now, later) = rest.split_at_mut((run - from).min(rest.len()));
+                now.copy_from_slice(&call.inputs[input][outer * run + from..][..now.len()]);
+                (input, from, rest) = (input + 1, 0, later);
+                if input == call.inputs.len() {
+                    (input, outer) = (0, outer + 1);
+                }
             }
         });
         Ok(())
@@ -90,8 +90,13 @@ fn place(runs: &[u8], run: usize, target: &mut [u8], period: usize) {
 
 /// Copies runs of `N` bytes.
 fn place_all<const N: usize>(runs: &[u8], target: &mut [u8], period: usize) {
-    let targets = target.chunks_mut(period).zip(runs.as_chunks::<N>().0);
+    // The last period may end with the run.
+    let runs = &runs.as_chunks::<N>().0[..target.len().div_ceil(period)];
+    let Some((last, runs)) = runs.split_last() else { return };
+    let (target, end) = target.split_at_mut(runs.len() * period);
+    let targets = target.chunks_exact_mut(period).zip(runs);
     targets.for_each(|(target, run)| *target.first_chunk_mut().expect("a period holds each run") = *run);
+    *end.first_chunk_mut().expect("a period holds each run") = *last;
 }
 
 #[cfg(test)]

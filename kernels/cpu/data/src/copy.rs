@@ -15,7 +15,7 @@ use bytemuck::Pod;
 /// Elements along one edge of a transposed block.
 const BLOCK: usize = 16;
 
-/// Rows or columns up to which there are copies for each number of them.
+/// Columns, or distance between elements, up to which there are copies for each number.
 const FEW: usize = 8;
 
 /// Columns of a few rows that are copied at a time.
@@ -104,18 +104,15 @@ impl StridedCopy {
 
     /// Copies lines of one matrix; the first line begins at element `from`.
     fn copy_lines<T: Pod>(&self, source: &[T], from: isize, target: &mut [T]) {
-        let [(rows, down), (columns, right)] = self.matrix();
-        let is_whole = target.len() == rows * columns;
+        let [(_, down), (columns, right)] = self.matrix();
         match (down, right) {
             (1, _) if (2..=FEW).contains(&columns) && right > 1 => few(columns, Few { source, from, right, target }),
-            (1, _) if (2..=FEW).contains(&rows) && right as usize == rows && is_whole => {
-                few(rows, Apart { source: &source[from as usize..], target });
-            }
             (_, 1) => {
                 for (row, target) in target.chunks_exact_mut(columns).enumerate() {
                     target.copy_from_slice(&source[(from + row as isize * down) as usize..][..columns]);
                 }
             }
+            (_, 2..) if right as usize <= FEW => few(right as usize, Apart { source, from, down, columns, target }),
             (1, 2..) if size_of::<T>() == size_of::<f32>() => {
                 let source: &[f32] = bytemuck::cast_slice(&source[from as usize..]);
                 for (stripe, target) in target.chunks_mut(BLOCK * columns).enumerate() {
@@ -134,7 +131,7 @@ impl StridedCopy {
     }
 }
 
-/// Copy that is compiled for a number of rows or columns, so that its loop becomes vectors.
+/// Copy that is compiled for a number of columns or a distance, so that its loop becomes vectors.
 trait OfFew {
     fn copy<const N: usize>(self);
 }
@@ -184,33 +181,38 @@ impl<T: Pod, const N: usize> Loop for Interleaved<'_, T, N> {
     }
 }
 
-/// A few whole lines, whose elements alternate in the input.
+/// Lines of elements that are a few elements apart in the input. The lines begin `down` elements apart.
 struct Apart<'a, T> {
     source: &'a [T],
+    from: isize,
+    down: isize,
+    columns: usize,
     target: &'a mut [T],
 }
 
 impl<T: Pod> OfFew for Apart<'_, T> {
     fn copy<const N: usize>(self) {
-        vectorised(Deinterleaved::<T, N>(self));
+        vectorised(Every::<T, N>(self));
     }
 }
 
-struct Deinterleaved<'a, T, const N: usize>(Apart<'a, T>);
+struct Every<'a, T, const N: usize>(Apart<'a, T>);
 
-impl<T: Pod, const N: usize> Loop for Deinterleaved<'_, T, N> {
+impl<T: Pod, const N: usize> Loop for Every<'_, T, N> {
     type Output = ();
 
     #[inline(always)]
     fn run<I: Isa>(self) {
-        let Apart { source, target } = self.0;
-        let columns = target.len() / N;
+        let Apart { source, from, down, columns, target } = self.0;
         // Elements of a part stay in the L1 cache while each line takes its own.
         for start in (0..columns).step_by(PART) {
-            let end = columns.min(start + PART);
-            let elements = &source.as_chunks::<N>().0[start..end];
+            let count = PART.min(columns - start);
             for (line, target) in target.chunks_exact_mut(columns).enumerate() {
-                target[start..end].iter_mut().zip(elements).for_each(|(to, from)| *to = from[line]);
+                let first = (from + line as isize * down) as usize + start * N;
+                let source = &source[first..][..(count - 1) * N + 1];
+                let (most, last) = target[start..][..count].split_at_mut(count - 1);
+                most.iter_mut().zip(source.as_chunks::<N>().0).for_each(|(to, from)| *to = from[0]);
+                last.copy_from_slice(&source[source.len() - 1..]);
             }
         }
     }
