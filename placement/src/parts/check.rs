@@ -226,6 +226,7 @@ mod tests {
 
     #[test]
     fn faults_are_found() {
+        type Change<'a> = &'a dyn Fn(&mut Vec<Part>, &mut Forecast);
         let edges = [(0, 1, 10), (0, 2, 10), (1, 3, 10), (2, 3, 10)];
         let loaded = sample::problem(sample::graph(&[1.0, 5.0, 5.0, 1.0], &edges), &[1.0, 1.0]);
         let problem = loaded.problem().unwrap();
@@ -234,7 +235,7 @@ mod tests {
         let overhead = [0.5, 0.5];
         let times = forecast(&problem, &sound, &overhead);
         assert_eq!(check(&problem, &sound, &overhead, &times), []);
-        let faults = |change: &dyn Fn(&mut Vec<Part>, &mut Forecast)| {
+        let faults = |change: Change<'_>| {
             let (mut parts, mut times) = (sound.to_vec(), times.clone());
             change(&mut parts, &mut times);
             check(&problem, &parts, &overhead, &times)
@@ -252,7 +253,7 @@ mod tests {
         assert!(matches!(faults(&|_, times| times.period *= 2.0)[..], [Violation::Total { .. }]));
         let turned = faults(&|parts, _| parts.swap(1, 3));
         assert!(!turned.is_empty());
-        let foreign: [&dyn Fn(&mut Vec<Part>, &mut Forecast); 5] = [
+        let foreign: [Change<'_>; 5] = [
             &|_, times| _ = times.spans.pop(),
             &|parts, _| parts.push(part(0, 0)),
             &|parts, _| parts[0].device = DeviceId(2),
