@@ -107,9 +107,13 @@ mod tests {
 
     #[test]
     fn inputs_follow_each_other_along_the_axis() {
-        for (sizes, axis, outer, inner) in
-            [(vec![1, 2], 1, 2, 3), (vec![2, 0, 3], 0, 1, 2), (vec![5], 1, 3, 1), (vec![40_000, 50_000], 1, 2, 1)]
-        {
+        for (sizes, axis, outer, inner) in [
+            (vec![1, 2], 1, 2, 3),
+            (vec![2, 0, 3], 0, 1, 2),
+            (vec![5], 1, 3, 1),
+            (vec![40_000, 50_000], 1, 2, 1),
+            (vec![0, 300, 0, 500, 0], 1, 200, 1),
+        ] {
             let dims = |size: usize| if axis == 0 { vec![size, inner] } else { vec![outer, size, inner] };
             let inputs: Vec<_> = sizes
                 .iter()

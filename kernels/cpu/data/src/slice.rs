@@ -32,6 +32,19 @@ mod tests {
     }
 
     #[test]
+    fn elements_at_every_distance_are_copied() {
+        for step in 1..=9 {
+            for (rows, columns) in [(1, 2800), (3, 257), (20, 40)] {
+                let (start, count) = (step / 2, columns / step);
+                let found = sliced(&[rows, columns], &[0, start], &[1, step as isize], &[rows, count]);
+                let want =
+                    (0..rows).flat_map(|row| (0..count).map(move |at| (row * columns + start + at * step) as f32));
+                assert!(want.eq(found), "{rows} × {columns}, each {step}");
+            }
+        }
+    }
+
+    #[test]
     fn what_reaches_outside_is_refused() {
         let input = [tensor(DType::F32, &[5], |i| i as f64)];
         for (start, step, size) in

@@ -97,3 +97,46 @@ impl CpuKernel for Table {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::computed;
+    use crate::testing::{run_all_ways, shape};
+    use anabranch_op::op::{Domain, Expression};
+    use anabranch_op::tensor::Tensor;
+    use std::sync::Arc;
+
+    #[test]
+    fn values_that_are_looked_up_are_those_that_are_computed() {
+        let bytes: Vec<u8> = (0..70_000usize).map(|i| (i * 7 + i / 256) as u8).collect();
+        let sigmoid = Expression::unary(Unary::Sigmoid);
+        let outputs = [DType::F32, DType::F16, DType::U8, DType::I64, DType::F8E5M2];
+        for dtype in [DType::U8, DType::I8, DType::F8E4M3Fn] {
+            for (output, expression) in
+                outputs.into_iter().flat_map(|to| [(to, sigmoid.clone()), (to, Expression::identity())])
+            {
+                let map = Map { domain: Domain::F32, expression };
+                let spec = |dtype| TensorSpec::new(dtype, shape(&[bytes.len() / 7, 7]));
+                let input = Tensor::new(spec(dtype), Arc::new(Buffer::copied(&bytes))).expect("as many bytes");
+                let node =
+                    NodeSpec { op: Op::Map(map.clone()), inputs: vec![spec(dtype)], outputs: vec![spec(output)] };
+                let costly =
+                    !map.expression.steps().is_empty() || is_eight_bit_float(dtype) || is_eight_bit_float(output);
+                assert_eq!(Table::new(&node, &map, computed).is_some(), costly, "{dtype} to {output}");
+                let found = run_all_ways(&node, std::slice::from_ref(&input)).remove(0);
+                let mut want = Buffer::zeroed(node.outputs[0].bytes());
+                let rows = 0..node.row_plan().map_or(1, |plan| plan.rows);
+                let call = Call {
+                    inputs: &[&bytes],
+                    outputs: &mut [want.bytes_mut()],
+                    rows,
+                    scratch: &mut [],
+                    team: &Team::solo(),
+                };
+                computed(&node, &map).expect("sound").run(call).expect("defined everywhere");
+                assert_eq!(found.bytes(), want.bytes(), "{dtype} to {output}");
+            }
+        }
+    }
+}
