@@ -92,7 +92,7 @@ fn convolved_integers(layer: ([usize; 3], usize, usize, usize, usize)) -> Probe 
     let pad = window / 2;
     let out = |size: usize| (size + 2 * pad - window) / stride + 1;
     let (strides, pads) = ([stride; 2], [pad; 4]);
-    let op = IntegerConv { strides, pads, dilations: [1; 2], group, border: 0, zero_points: false };
+    let op = IntegerConv { strides, pads, dilations: [1; 2], group, border: 0, zero_points: false, rounding: None };
     let inputs = vec![
         tensor(DType::U8, &[1, channels, height, width]),
         tensor(DType::I8, &[maps, channels / group, window, window]),
@@ -103,7 +103,7 @@ fn convolved_integers(layer: ([usize; 3], usize, usize, usize, usize)) -> Probe 
 }
 
 fn integer([rows, depth, columns]: [usize; 3]) -> Probe {
-    let op = Op::IntegerMatMul(IntegerMatMul { zero_points: false });
+    let op = Op::IntegerMatMul(IntegerMatMul { zero_points: false, rounding: None });
     let b = tensor(DType::I8, &[depth, columns]);
     let inputs = vec![tensor(DType::U8, &[rows, depth]), b, tensor(DType::I32, &[columns])];
     Probe { spec: NodeSpec { op, inputs, outputs: vec![tensor(DType::I32, &[rows, columns])] }, made: 1 }

@@ -3,7 +3,7 @@
 use super::formula::{formula, words};
 use anabranch_kernels::op::{
     Attention, Expression, Fourier, Gather, Interpolation, Map, NarrowFormat, NarrowMatMul, NodeSpec, Normalize, Op,
-    PadMode, PoolKind, Recurrent, RecurrentKind, Reduce, Resize, Running,
+    PadMode, PoolKind, Recurrent, RecurrentKind, Reduce, Resize, Rounding, Running,
 };
 use serde::Serialize;
 use std::fmt::Display;
@@ -36,10 +36,11 @@ fn own(spec: &NodeSpec) -> Vec<Attribute> {
         Op::Map(op) => map(op),
         Op::MatMul(op) => transposed(op.transpose_a, op.transpose_b),
         Op::NarrowMatMul(op) => narrow(op),
-        Op::IntegerMatMul(op) => vec![is("zero points", op.zero_points)],
+        Op::IntegerMatMul(op) => vec![is("zero points", op.zero_points), rounded(op.rounding)],
         Op::IntegerConv(op) => {
             let mut found = windowed(op.strides, op.pads, op.dilations, op.group);
             found.extend([of("padded with", op.border), is("zero points", op.zero_points)]);
+            found.push(rounded(op.rounding));
             found
         }
         Op::Conv(op) => windowed(op.strides, op.pads, op.dilations, op.group),
@@ -168,6 +169,10 @@ fn attention(op: &Attention) -> Vec<Attribute> {
 
 fn of(name: &'static str, value: impl Display) -> Attribute {
     Attribute(name, value.to_string())
+}
+
+fn rounded(rounding: Option<Rounding>) -> Attribute {
+    of("output", rounding.map_or("exact sums".into(), |to| format!("rounded to {} to {}", to.least, to.greatest)))
 }
 
 fn is(name: &'static str, value: bool) -> Attribute {

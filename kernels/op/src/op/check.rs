@@ -3,13 +3,24 @@
 //! Some nodes are sound, but a device's kernels cannot compute them, or only their arithmetic limits a size. The
 //! device's own checks reject such nodes. Sizes of matrix products are checked when they are computed.
 
-use super::{Expression, Fourier, Gather, NarrowFormat, NarrowMatMul, NodeSpec, Op, Slice, Step, TopK};
+use super::{Expression, Fourier, Gather, NarrowFormat, NarrowMatMul, NodeSpec, Op, Rounding, Slice, Step, TopK};
 use crate::dtype::DType;
 use crate::error::KernelError;
 use crate::shape::Shape;
+use std::ops::RangeInclusive;
 
 /// Maximum bytes of one table of a kernel. Kernels make tables even while a planner only asks whether a plan fits.
 const LONGEST_TABLE: usize = 256 << 20;
+
+/// Returns the numbers of a type of 8-bit integers.
+fn range(dtype: DType) -> RangeInclusive<i16> {
+    if dtype == DType::I8 { -128..=127 } else { 0..=255 }
+}
+
+/// Returns the number of inputs of a product of integers.
+fn integer_inputs(zero_points: bool, rounding: Option<Rounding>) -> usize {
+    3 + usize::from(zero_points) + rounding.map_or(0, |_| Rounding::INPUTS)
+}
 
 impl NodeSpec {
     /// Returns the error for a node that does not fit its op's definition.
@@ -174,20 +185,13 @@ impl NodeSpec {
             Op::Gather(op) => self.check_indices(op),
             Op::Recurrent(_) => self.check_layer(),
             Op::NarrowMatMul(op) => self.check_narrow(op),
-            Op::IntegerMatMul(_) => {
-                let bytes = |tensor: &crate::TensorSpec| matches!(tensor.dtype, DType::U8 | DType::I8);
-                let sound = self.inputs[..2].iter().all(bytes) && output.dtype == DType::I32;
-                self.require(sound, "it makes i32 of 8-bit integers")
-            }
+            Op::IntegerMatMul(op) => self.check_integers(op.rounding),
             Op::IntegerConv(op) => {
                 self.check_channels([from, to], op.group, op.strides, op.dilations)?;
-                let bytes = |tensor: &crate::TensorSpec| matches!(tensor.dtype, DType::U8 | DType::I8);
-                let sound = self.inputs[..2].iter().all(bytes) && output.dtype == DType::I32;
-                self.require(sound, "it makes i32 of 8-bit integers")?;
-                let each = |of: &crate::TensorSpec| of.dtype == DType::I32 && of.shape.elements() == to.dims()[1];
-                self.require(self.inputs[2..].iter().all(each), "each map has a 32-bit summand and zero point")?;
-                let (least, greatest) = if input.dtype == DType::I8 { (-128, 127) } else { (0, 255) };
-                self.require((least..=greatest).contains(&op.border), "its border is of its input's type")
+                self.check_integers(op.rounding)?;
+                let each = self.inputs[2].shape.elements() == to.dims()[1];
+                self.require(each, "each output channel has a summand")?;
+                self.require(range(input.dtype).contains(&op.border), "its border is of its input's type")
             }
             Op::Attention(op) => self.check_attention(op),
             Op::Append(_) => self.check_append(),
@@ -210,12 +214,34 @@ impl NodeSpec {
             Op::Attention(op) => (5 + usize::from(op.bias), 1),
             Op::Rotary(_) => (4, 1),
             Op::Trees(_) => (6, 1),
-            Op::IntegerMatMul(op) => (3 + usize::from(op.zero_points), 1),
-            Op::IntegerConv(op) => (3 + usize::from(op.zero_points), 1),
+            Op::IntegerMatMul(op) => (integer_inputs(op.zero_points, op.rounding), 1),
+            Op::IntegerConv(op) => (integer_inputs(op.zero_points, op.rounding), 1),
             Op::Recurrent(op) => (3 + op.kind.states(), 1 + op.kind.states()),
             op if op.has_epilogue() => (op.epilogue_inputs_start() + extras, 1),
             _ => (1, 1),
         }
+    }
+
+    /// Checks the types of a product of integers, and that it has as many parameters of each kind.
+    fn check_integers(&self, rounding: Option<Rounding>) -> Result<(), KernelError> {
+        let (made, bytes) = (self.outputs[0].dtype, [DType::U8, DType::I8]);
+        let (own, rounded) =
+            self.inputs[2..].split_at(self.inputs.len() - 2 - rounding.map_or(0, |_| Rounding::INPUTS));
+        let sound = self.inputs[..2].iter().all(|input| bytes.contains(&input.dtype));
+        self.require(sound, "its operands are 8-bit integers")?;
+        let count = self.inputs[2].shape.elements();
+        let each = |of: &crate::TensorSpec, dtype| of.dtype == dtype && of.shape.elements() == count;
+        self.require(own.iter().all(|of| each(of, DType::I32)), "there are 32-bit summands and as many zero points")?;
+        let [scales, offsets, zero] = rounded else { return self.require(made == DType::I32, "it makes i32") };
+        let sound = each(scales, DType::F64) && each(offsets, DType::F64);
+        self.require(sound, "there are as many scales and offsets as summands, in f64")?;
+        let sound = bytes.contains(&made) && zero.dtype == made && zero.shape.elements() == 1;
+        self.require(sound, "it makes 8-bit integers, with one zero point of their type")?;
+        let within = rounding.is_none_or(|rounding| {
+            let range = range(made);
+            range.contains(&rounding.least) && range.contains(&rounding.greatest)
+        });
+        self.require(within, "it rounds to a range of its output's type")
     }
 
     fn check_narrow(&self, op: &NarrowMatMul) -> Result<(), KernelError> {

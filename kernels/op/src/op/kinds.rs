@@ -91,17 +91,41 @@ impl NarrowMatMul {
 /// `C = A · (B − z) + s` over batches of 8-bit integers, exact modulo 2³².
 ///
 /// Inputs: A `[…, m, k]` and B `[…, k, n]`, each `u8` or `i8`, with broadcast batch dimensions; a summand s, and with
-/// `zero_points` a zero point z, both `i32`, for each column of each of B's matrices. Output: `[…, m, n]` `i32`.
+/// `zero_points` a zero point z, both `i32`, for each column of each of B's matrices; then those of `rounding`.
+/// Output: `[…, m, n]`, `i32` unless `rounding` says otherwise.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IntegerMatMul {
     /// B has zero points.
     pub zero_points: bool,
+    /// Rounding of the sums to 8 bits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rounding: Option<Rounding>,
+}
+
+/// Rounds each exact sum x of a product of integers to the grid of an output of 8 bits.
+///
+/// The output is `round(x · scale + offset) + zero point`, cut to the range. It is computed in `f64`, and halves are
+/// rounded to even numbers; NaN becomes 0. Inputs: a scale and an offset, both `f64`, for each summand of the product,
+/// and one zero point of the output's type, `u8` or `i8`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rounding {
+    /// Least output.
+    pub least: i16,
+    /// Greatest output.
+    pub greatest: i16,
+}
+
+impl Rounding {
+    /// Number of inputs that a rounding adds.
+    #[doc(hidden)]
+    pub const INPUTS: usize = 3;
 }
 
 /// Two-dimensional cross-correlation of 8-bit integers, exact modulo 2³²: `Σ x · (w − z) + s`.
 ///
 /// Inputs: X `[n, c, h, w]` and W `[m, c / group, kh, kw]`, each `u8` or `i8`; a summand s, and with `zero_points` a
-/// zero point z, both `i32`, for each of the m output channels. Output: `[n, m, oh, ow]` `i32`.
+/// zero point z, both `i32`, for each of the m output channels; then those of `rounding`. Output: `[n, m, oh, ow]`,
+/// `i32` unless `rounding` says otherwise.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IntegerConv {
     /// Step of the window in rows and columns, ≥ 1.
@@ -116,6 +140,9 @@ pub struct IntegerConv {
     pub border: i16,
     /// W has zero points.
     pub zero_points: bool,
+    /// Rounding of the sums to 8 bits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rounding: Option<Rounding>,
 }
 
 impl IntegerConv {

@@ -28,7 +28,8 @@ pub use family::Family;
 pub use kinds::{
     ArgReduce, Concat, Conv, ConvTranspose, Coordinates, Fourier, Gather, IntegerConv, IntegerMatMul, Interpolation,
     MatMul, NarrowFormat, NarrowMatMul, NearestRounding, Normalize, Pad, PadMode, Pool, PoolKind, Recurrent,
-    RecurrentKind, Reduce, ReduceKind, Resize, Running, Scatter, ScatterKind, Slice, Softmax, TopK, Transpose,
+    RecurrentKind, Reduce, ReduceKind, Resize, Rounding, Running, Scatter, ScatterKind, Slice, Softmax, TopK,
+    Transpose,
 };
 pub use literal::Literal;
 pub use rows::RowPlan;

@@ -234,7 +234,7 @@ fn product(builder: &mut Builder, a: &Centred, b: &Centred) -> Result<View, Faul
     }
     let batch = left.broadcast(&right)?;
     let output = TensorSpec::new(DType::I32, Shape::new([batch.dims(), &[m, n]].concat())?);
-    let op = Op::IntegerMatMul(IntegerMatMul { zero_points: b.zero_point.is_some() });
+    let op = Op::IntegerMatMul(IntegerMatMul { zero_points: b.zero_point.is_some(), rounding: None });
     let product = builder.emit_one(op, &inputs, output)?;
     match (&a.zero_point, &sums) {
         (Some(zero), Some(sums)) if !single(zero) => {
@@ -303,7 +303,7 @@ fn convolved(
         },
     };
     let Window { strides, dilations, .. } = window;
-    let op = IntegerConv { strides, pads, dilations, group, border, zero_points: zeros.is_some() };
+    let op = IntegerConv { strides, pads, dilations, group, border, zero_points: zeros.is_some(), rounding: None };
     let mut inputs = vec![image, filters, summands];
     inputs.extend(zeros);
     let output = TensorSpec::new(DType::I32, Shape::new([images, count, rows, columns])?);

@@ -15,6 +15,23 @@ pub(super) const ROWS: usize = 8;
 /// Sums of a block.
 pub(super) type Block = [[i32; PANEL]; ROWS];
 
+/// Panel of B.
+#[derive(Clone, Copy)]
+pub(super) struct Panel<'a> {
+    pub(super) bytes: &'a [u8],
+    /// Bytes from one step's four numbers of all columns to the next.
+    pub(super) stride: usize,
+    /// Columns, a multiple of 16.
+    pub(super) width: usize,
+}
+
+impl<'a> Panel<'a> {
+    /// Creates a panel whose columns lie next to each other.
+    pub(super) fn dense(bytes: &'a [u8], width: usize) -> Self {
+        Self { bytes, stride: 4 * width, width }
+    }
+}
+
 /// Instructions that compute blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dots {
@@ -49,36 +66,38 @@ impl Dots {
         all
     }
 
-    /// Multiplies rows of A, one or [`ROWS`], by a panel of `width` columns, and writes this part of the block. The
-    /// length of rows is a multiple of 4, and `width` one of 16. One of the two operands has signed numbers: A if
-    /// `signed`.
-    pub(super) fn of(self, rows: &[u8], panel: &[u8], [count, width]: [usize; 2], signed: bool, block: &mut Block) {
-        let quads = panel.len() / (4 * width);
+    /// Multiplies rows of A, one or [`ROWS`], by a panel, and writes this part of the block. The length of rows is a
+    /// multiple of 4. One of the two operands has signed numbers: A if `signed`.
+    pub(super) fn of(self, rows: &[u8], count: usize, panel: Panel<'_>, signed: bool, block: &mut Block) {
+        let Panel { bytes: panel, stride, width } = panel;
+        let quads = rows.len() / (4 * count);
         assert!(matches!(count, 1 | ROWS) && matches!(width, 16 | 32 | PANEL), "blocks of whole registers");
-        assert!(rows.len() == count * quads * 4 && panel.len() == quads * 4 * width, "rows as deep as their panel");
+        let deep = quads == 0 || panel.len() >= (quads - 1) * stride + 4 * width;
+        assert!(rows.len() == count * quads * 4 && deep, "rows as deep as their panel");
+        let sizes = [count, width, quads, stride];
         match (self, signed) {
             // SAFETY: only instructions of this processor are constructed; the sizes were checked.
             #[cfg(target_arch = "x86_64")]
-            (Self::Vnni, true) => unsafe { x86::vnni::<true>(rows, panel, [count, width, quads], block) },
+            (Self::Vnni, true) => unsafe { x86::vnni::<true>(rows, panel, sizes, block) },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            (Self::Vnni, false) => unsafe { x86::vnni::<false>(rows, panel, [count, width, quads], block) },
+            (Self::Vnni, false) => unsafe { x86::vnni::<false>(rows, panel, sizes, block) },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            (Self::Avx2, true) => unsafe { x86::avx2::<true>(rows, panel, [count, width, quads], block) },
+            (Self::Avx2, true) => unsafe { x86::avx2::<true>(rows, panel, sizes, block) },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            (Self::Avx2, false) => unsafe { x86::avx2::<false>(rows, panel, [count, width, quads], block) },
-            (Self::Portable, _) => portable(rows, panel, [count, width, quads], signed, block),
+            (Self::Avx2, false) => unsafe { x86::avx2::<false>(rows, panel, sizes, block) },
+            (Self::Portable, _) => portable(rows, panel, sizes, signed, block),
         }
     }
 }
 
-fn portable(rows: &[u8], panel: &[u8], [count, width, quads]: [usize; 3], signed: bool, block: &mut Block) {
+fn portable(rows: &[u8], panel: &[u8], [count, width, quads, stride]: [usize; 4], signed: bool, block: &mut Block) {
     let wide = |x: u8, signed: bool| if signed { i32::from(x as i8) } else { i32::from(x) };
     block[..count].iter_mut().for_each(|sums| sums[..width].fill(0));
     for quad in 0..quads {
-        let columns = panel[quad * 4 * width..][..4 * width].as_chunks::<4>().0;
+        let columns = panel[quad * stride..][..4 * width].as_chunks::<4>().0;
         for (i, sums) in block[..count].iter_mut().enumerate() {
             let a: [i32; 4] = std::array::from_fn(|s| wide(rows[(i * quads + quad) * 4 + s], signed));
             for (sum, b) in sums.iter_mut().zip(columns) {

@@ -4,21 +4,25 @@
 //! `Σ (a − o) (b + m − z)` is `Σ a b − (z − m) (Σ a − o · depth) − o Σ b`. The last sum depends on the filter alone,
 //! and the sum before it is needed only if `z ≠ m`.
 
-use super::block::{Dots, ROWS};
-use super::depthwise;
+use super::block::{Dots, Panel, ROWS};
 use super::filters::Filters;
+use super::output::{Form, Output, Parameters};
+use super::quads::Quads;
 use super::windows::Windows;
-use anabranch_cpu_base::elements::{elements, elements_mut};
+use super::{depthwise, quads};
+use anabranch_cpu_base::elements::elements_mut;
 use anabranch_cpu_base::geometry::{Geometry, Steps};
 use anabranch_cpu_base::layout::quads::PANEL;
 use anabranch_cpu_base::layout::{Layout, PackedInput, Packing};
 use anabranch_cpu_base::team::{Grid, Tile, with_workspace};
+use anabranch_cpu_base::vector::{Isa, Loop, vectorised};
 use anabranch_cpu_base::{Call, CpuKernel};
 use anabranch_op::dtype::DType;
 use anabranch_op::error::KernelError;
 use anabranch_op::op::{IntegerConv, NodeSpec};
 use anabranch_op::shape::Shape;
 use anabranch_op::tensor::Buffer;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Approximate products of a tile: its windows are packed in much less time.
@@ -48,7 +52,7 @@ pub(super) fn prepare_for(
     let steps = Steps { strides, pads, dilations };
     let geometry = Geometry::new(node, node.inputs[0].shape.dims(), node.outputs[0].shape.dims(), steps, group)?;
     Ok(match depthwise::Kernel::suits(&geometry) {
-        true => Box::new(depthwise::Kernel::new(geometry, op, node)),
+        true => Box::new(depthwise::Kernel::new(dots, geometry, op, node)),
         false => Box::new(Kernel::new(dots, geometry, op, node, constants)?),
     })
 }
@@ -61,7 +65,7 @@ struct Kernel {
     /// Negative shift of the filters' numbers, m.
     moved: u8,
     border: u8,
-    zero_points: bool,
+    form: Form,
     filters: PackedInput,
     grid: Grid,
 }
@@ -89,69 +93,137 @@ impl Kernel {
             moved: if filters_signed { 0 } else { 128 },
             // Bits of the number, for either type.
             border: op.border as u8,
-            zero_points: op.zero_points,
+            form: Form::new(node, op.zero_points, op.rounding),
             filters: PackedInput::new(1, Layout::filters_of_integers(geometry.weights(), !filters_signed), constants),
             grid: Grid { batch, rows, columns, tile_rows: if few { TILE_FILTERS } else { rows }, tile_columns },
         })
     }
 
-    fn compute(&self, tile: &mut Tile<'_, i32>, inputs: &[&[u8]], filters: Filters<'_>) {
+    /// Returns the quads of the images, if they are written first.
+    fn image_quads(&self) -> usize {
+        if quads::suits(&self.geometry) { quads::count(&self.geometry) } else { 0 }
+    }
+
+    /// Returns what is added to a sum of windows' numbers to be the sum of the numbers as they were given.
+    fn shift(&self) -> i32 {
+        (self.geometry.depth() as i32).wrapping_mul(i32::from(self.offset)).wrapping_neg()
+    }
+
+    fn compute<T: Output>(&self, tile: &mut Tile<'_, T>, inputs: &[&[u8]], filters: Filters<'_>, quads: &[u32]) {
         let geometry = &self.geometry;
         let length = geometry.group_channels() * geometry.plane();
-        let image = &inputs[0][tile.matrix * length..][..length];
-        let windows = Windows { geometry, image, mask: self.offset, border: self.border };
+        let border = u32::from_ne_bytes([self.border ^ self.offset; 4]);
+        let image = Quads { geometry, image: quads.get(tile.matrix * length / 4..).unwrap_or(&[]), border };
+        let windows = Windows {
+            geometry,
+            image: &inputs[0][tile.matrix * length..][..length],
+            mask: self.offset,
+            border: self.border,
+        };
         let first = tile.matrix % geometry.group * geometry.group_maps() + tile.rows.start;
-        let parameter = |input: usize| &elements::<i32>(inputs[input])[first..][..tile.rows.len()];
-        let summands = parameter(2);
-        let zero_points = self.zero_points.then(|| parameter(3));
-        let zero = |row: usize| zero_points.map_or(0, |zeros| zeros[row]).wrapping_sub(i32::from(self.moved));
-        let sums = (0..tile.rows.len()).any(|row| zero(row) != 0);
-        let quads = filters.row / 4;
-        with_workspace(quads * PANEL, |workspace| {
+        let parameters = self.form.parameters(inputs).part(first, tile.rows.len());
+        let moved = i32::from(self.moved);
+        let summed = (0..tile.rows.len()).any(|row| parameters.zero_point(row) != moved);
+        let depth = filters.row / 4;
+        with_workspace(depth * PANEL, |workspace| {
             let workspace: &mut [u32] = bytemuck::cast_slice_mut(workspace);
             let columns = tile.columns.clone();
             for start in columns.clone().step_by(PANEL) {
                 let end = columns.end.min(start + PANEL);
                 let width = (end - start).next_multiple_of(16);
-                let panel = &mut workspace[..quads * width];
-                windows.pack(start..end, width, panel);
-                let panel: &[u8] = bytemuck::cast_slice(panel);
-                let totals = if sums { self.totals(panel, width) } else { [0; PANEL] };
+                let panel = match quads {
+                    [] => windows.panel(start..end, width, &mut workspace[..depth * width]),
+                    _ => image.panel(start..end, width, &mut workspace[..depth * width]),
+                };
+                let mut totals = [self.shift(); PANEL];
+                if summed {
+                    vectorised(Totals { panel, quads: depth, totals: &mut totals });
+                }
                 let mut block = [[0; PANEL]; ROWS];
                 let mut top = 0;
                 while top < tile.rows.len() {
                     let count = if tile.rows.len() - top < ROWS { 1 } else { ROWS };
-                    self.dots.of(filters.rows(first + top, count), panel, [count, width], true, &mut block);
-                    for (row, products) in (top..top + count).zip(&block) {
-                        let own = i32::from(self.offset).wrapping_mul(filters.sum(first + row));
-                        let (summand, zero) = (summands[row].wrapping_sub(own), zero(row));
-                        let out = &mut tile.row(row)[start - columns.start..end - columns.start];
-                        for ((to, product), total) in out.iter_mut().zip(products).zip(&totals) {
-                            *to = product.wrapping_add(summand).wrapping_sub(zero.wrapping_mul(*total));
-                        }
-                    }
+                    self.dots.of(filters.rows(first + top, count), count, panel, true, &mut block);
+                    vectorised(Finish {
+                        block: &mut block[..count],
+                        parameters,
+                        totals: &totals,
+                        moved,
+                        sums: filters.sums(first + top, count),
+                        offset: i32::from(self.offset),
+                        top,
+                        columns: start - columns.start..end - columns.start,
+                        tile,
+                    });
                     top += count;
                 }
             }
         });
     }
+}
 
-    /// Returns, for each output, the sum of its window's numbers.
-    fn totals(&self, panel: &[u8], width: usize) -> [i32; PANEL] {
-        let depth = self.geometry.depth() as i32;
-        let mut totals = [depth.wrapping_mul(i32::from(self.offset)).wrapping_neg(); PANEL];
-        for quads in panel.chunks_exact(4 * width) {
-            for (total, quad) in totals.iter_mut().zip(quads.as_chunks::<4>().0) {
+/// Loop that adds, for each output, the numbers of its window.
+struct Totals<'a> {
+    panel: Panel<'a>,
+    quads: usize,
+    totals: &'a mut [i32; PANEL],
+}
+
+impl Loop for Totals<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<I: Isa>(self) {
+        let Panel { bytes, stride, width } = self.panel;
+        for quad in 0..self.quads {
+            let quads = bytes[quad * stride..][..4 * width].as_chunks::<4>().0;
+            for (total, quad) in self.totals.iter_mut().zip(quads) {
                 *total = quad.iter().fold(*total, |total, number| total.wrapping_add(i32::from(*number)));
             }
         }
-        totals
+    }
+}
+
+/// Loop that corrects and writes a block.
+struct Finish<'a, 't, T> {
+    block: &'a mut [[i32; PANEL]],
+    parameters: Parameters<'a>,
+    /// Sums of the numbers of each window.
+    totals: &'a [i32; PANEL],
+    moved: i32,
+    /// Sums of the numbers of each filter, and the shift of the image's numbers.
+    sums: &'a [i32],
+    offset: i32,
+    /// First row, and columns, in the tile.
+    top: usize,
+    columns: Range<usize>,
+    tile: &'a mut Tile<'t, T>,
+}
+
+impl<T: Output> Loop for Finish<'_, '_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<I: Isa>(self) {
+        let Self { block, parameters, totals, moved, sums, offset, top, columns, tile } = self;
+        for (i, products) in block.iter_mut().enumerate() {
+            let row = top + i;
+            let summand = parameters.summands[row].wrapping_sub(offset.wrapping_mul(sums[i]));
+            products.iter_mut().for_each(|product| *product = product.wrapping_add(summand));
+            let zero = parameters.zero_point(row).wrapping_sub(moved);
+            if zero != 0 {
+                let corrected = products.iter_mut().zip(totals);
+                corrected.for_each(|(product, total)| *product = product.wrapping_sub(zero.wrapping_mul(*total)));
+            }
+            let out = &mut tile.row(row)[columns.clone()];
+            T::write_channel::<I>(&parameters, row, products, out);
+        }
     }
 }
 
 impl CpuKernel for Kernel {
     fn scratch_bytes(&self) -> usize {
-        self.filters.scratch_floats() * size_of::<f32>()
+        (self.filters.scratch_floats() + self.image_quads()) * size_of::<f32>()
     }
 
     fn packings(&self) -> Vec<Packing> {
@@ -163,10 +235,22 @@ impl CpuKernel for Kernel {
     }
 
     fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
-        let packed = self.filters.matrices(call.inputs, elements_mut(call.scratch))?;
+        let scratch = elements_mut::<u32>(call.scratch);
+        let (quads, scratch) = scratch.split_at_mut(self.image_quads());
+        let packed = self.filters.matrices(call.inputs, bytemuck::cast_slice_mut(scratch))?;
         let filters = Filters::new(packed.bytes(), self.geometry.maps, self.geometry.depth());
-        let output = elements_mut(call.outputs[0]);
-        call.team.run_tiles(output, self.grid, &|mut tile| self.compute(&mut tile, call.inputs, filters));
+        if !quads.is_empty() {
+            quads::write(&self.geometry, call.inputs[0], self.offset, call.team, quads);
+        }
+        let (output, inputs, quads) = (&mut *call.outputs[0], call.inputs, &*quads);
+        match self.form.is_rounded() {
+            true => call.team.run_tiles(output, self.grid, &|mut tile| {
+                self.compute::<u8>(&mut tile, inputs, filters, quads);
+            }),
+            false => call.team.run_tiles(elements_mut(output), self.grid, &|mut tile| {
+                self.compute::<i32>(&mut tile, inputs, filters, quads);
+            }),
+        }
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 //! threads.
 
 use super::conv::prepare_for;
-use super::tests::{integers, numbers, wide};
+use super::tests::{Rounded, any_rounding, grid, integers, numbers, output, wide};
 use super::*;
 use crate::testing::prepare as prepare_node;
 use crate::testing::{run_kernel, shape};
@@ -24,7 +24,7 @@ struct Sizes {
 }
 
 /// Returns the node, if the window fits the image.
-fn node_of(op: &IntegerConv, sizes: Sizes, dtypes: [DType; 2]) -> Option<NodeSpec> {
+fn node_of(op: &IntegerConv, sizes: Sizes, dtypes: [DType; 2], rounded: Rounded) -> Option<NodeSpec> {
     let Sizes { images, size, group, channels, maps, window } = sizes;
     let mut output = [0; 2];
     for axis in 0..2 {
@@ -40,16 +40,23 @@ fn node_of(op: &IntegerConv, sizes: Sizes, dtypes: [DType; 2]) -> Option<NodeSpe
         spec(DType::I32, &[maps]),
     ];
     inputs.extend(op.zero_points.then(|| spec(DType::I32, &[maps])));
-    let outputs = vec![spec(DType::I32, &[images, maps, output[0], output[1]])];
-    Some(NodeSpec { op: Op::IntegerConv(op.clone()), inputs, outputs })
+    let of_grid = |dtype| vec![spec(DType::F64, &[maps]), spec(DType::F64, &[maps]), spec(dtype, &[1])];
+    inputs.extend(rounded.map_or(Vec::new(), |(dtype, _)| of_grid(dtype)));
+    let made = rounded.map_or(DType::I32, |(dtype, _)| dtype);
+    let outputs = vec![spec(made, &[images, maps, output[0], output[1]])];
+    let op = IntegerConv { rounding: rounded.map(|(_, rounding)| rounding), ..op.clone() };
+    Some(NodeSpec { op: Op::IntegerConv(op), inputs, outputs })
 }
 
-fn check(dots: Dots, op: &IntegerConv, sizes: Sizes, dtypes: [DType; 2], constant: bool) {
-    let Some(node) = node_of(op, sizes, dtypes) else { return };
+fn check(dots: Dots, op: &IntegerConv, sizes: Sizes, (dtypes, rounded): ([DType; 2], Rounded), constant: bool) {
+    let Some(node) = node_of(op, sizes, dtypes, rounded) else { return };
+    node.check().expect("sound");
+    let Op::IntegerConv(op) = &node.op else { return };
     let Sizes { size, channels, maps, window, .. } = sizes;
     let dims = |input: usize| node.inputs[input].shape.dims();
     let mut inputs = vec![numbers(dtypes[0], dims(0), 1), numbers(dtypes[1], dims(1), 2)];
-    inputs.extend((2..node.inputs.len()).map(|input| integers(dims(input)[0], input)));
+    inputs.extend((2..3 + usize::from(op.zero_points)).map(|input| integers(dims(input)[0], input)));
+    inputs.extend(grid(dims(2)[0], rounded));
     let mut kernel = prepare_for(dots, op, &node, &[false, constant]).expect("a sound node");
     anabranch_cpu_base::pack(&mut *kernel, |input| Some(inputs[input].bytes()));
     let (x, w) = (wide(&inputs[0]), wide(&inputs[1]));
@@ -68,12 +75,13 @@ fn check(dots: Dots, op: &IntegerConv, sizes: Sizes, dtypes: [DType; 2], constan
             let number = if covered { x[(plane * size[0] + row) * size[1] + column] } else { i64::from(op.border) };
             sum += number * (w[(map * channels + channel) * window[0] * window[1] + tap] - zero);
         }
-        sum as i32
+        (sum as i32, map)
     };
-    let want: Vec<i32> = (0..node.outputs[0].shape.elements()).map(value).collect();
+    let sums: Vec<(i32, usize)> = (0..node.outputs[0].shape.elements()).map(value).collect();
+    let want = output(&sums, &inputs, rounded);
     for threads in [1, 3] {
         let made = run_kernel(&*kernel, &node, &inputs, &Team::new(threads, |_| {}), &[0, 1]).expect("runs");
-        assert_eq!(made[0].elements::<i32>().expect("i32"), want, "{dots:?}, {threads} threads, {node:?}");
+        assert!(made[0].bytes() == want, "{dots:?}, {threads} threads, {node:?}");
     }
 }
 
@@ -83,20 +91,29 @@ fn convolutions_are_exact() {
         let dots = *u.choose(&Dots::available())?;
         let kinds = [DType::U8, DType::I8];
         let dtypes = [*u.choose(&kinds)?, *u.choose(&kinds)?];
+        let channels = *u.choose(&[1, 1, 2, 3, 4, 8, 12, 9])?;
         let mut some = |most: usize| u.int_in_range(1..=most);
         let sizes = Sizes {
             images: some(2)?,
             size: [some(14)?, some(60)?],
             group: some(3)?,
-            channels: some(9)?,
+            channels,
             maps: some(20)?,
-            window: [some(3)?, some(4)?],
+            window: [some(5)?, some(4)?],
         };
         let (strides, dilations) = ([some(2)?, some(3)?], [some(2)?, some(2)?]);
         let pads = [some(4)? - 1, some(4)? - 1, some(4)? - 1, some(4)? - 1];
         let border = u.int_in_range(if dtypes[0] == DType::I8 { -128..=127 } else { 0..=255 })?;
-        let op = IntegerConv { strides, pads, dilations, group: sizes.group, border, zero_points: u.arbitrary()? };
-        check(dots, &op, sizes, dtypes, u.arbitrary()?);
+        let op = IntegerConv {
+            strides,
+            pads,
+            dilations,
+            group: sizes.group,
+            border,
+            zero_points: u.arbitrary()?,
+            rounding: None,
+        };
+        check(dots, &op, sizes, (dtypes, any_rounding(u)?), u.arbitrary()?);
         Ok(())
     };
     arbtest::arbtest(random).budget(Duration::from_millis(900));
@@ -104,20 +121,28 @@ fn convolutions_are_exact() {
 
 #[test]
 fn many_channels_of_large_and_small_images_are_exact() {
-    let op = IntegerConv { strides: [1; 2], pads: [1; 4], dilations: [1; 2], group: 1, border: 7, zero_points: false };
+    let op = IntegerConv {
+        strides: [1; 2],
+        pads: [1; 4],
+        dilations: [1; 2],
+        group: 1,
+        border: 7,
+        zero_points: false,
+        rounding: None,
+    };
     let sizes = Sizes { images: 1, size: [7, 7], group: 1, channels: 130, maps: 75, window: [3, 3] };
     for dots in Dots::available() {
-        check(dots, &op, sizes, [DType::U8, DType::I8], true);
-        check(dots, &op, Sizes { size: [20, 110], channels: 5, ..sizes }, [DType::I8, DType::U8], true);
+        check(dots, &op, sizes, ([DType::U8, DType::I8], None), true);
+        check(dots, &op, Sizes { size: [20, 110], channels: 5, ..sizes }, ([DType::I8, DType::U8], None), true);
         let depthwise = IntegerConv { group: 20, strides: [2; 2], ..op.clone() };
         let sizes = Sizes { size: [56, 56], group: 20, channels: 1, maps: 1, ..sizes };
-        check(dots, &depthwise, sizes, [DType::U8, DType::I8], true);
+        check(dots, &depthwise, sizes, ([DType::U8, DType::I8], None), true);
         let pointwise = IntegerConv { pads: [0; 4], ..op.clone() };
         check(
             dots,
             &pointwise,
             Sizes { group: 1, channels: 33, maps: 9, window: [1, 1], ..sizes },
-            [DType::I8; 2],
+            ([DType::I8; 2], None),
             true,
         );
     }
@@ -125,22 +150,38 @@ fn many_channels_of_large_and_small_images_are_exact() {
 
 #[test]
 fn images_without_pixels_have_a_border() {
-    let op = IntegerConv { strides: [1; 2], pads: [1; 4], dilations: [1; 2], group: 1, border: 7, zero_points: true };
+    let op = IntegerConv {
+        strides: [1; 2],
+        pads: [1; 4],
+        dilations: [1; 2],
+        group: 1,
+        border: 7,
+        zero_points: true,
+        rounding: None,
+    };
     for (channels, maps) in [(4, 8), (1, 3)] {
         let sizes = Sizes { images: 1, size: [0, 5], group: 1, channels, maps, window: [2, 2] };
         for dots in Dots::available() {
             // The earlier content of the thread's workspace must not affect results.
-            check(dots, &op, Sizes { size: [6, 5], ..sizes }, [DType::U8, DType::I8], true);
-            check(dots, &op, sizes, [DType::U8, DType::I8], true);
+            check(dots, &op, Sizes { size: [6, 5], ..sizes }, ([DType::U8, DType::I8], None), true);
+            check(dots, &op, sizes, ([DType::U8, DType::I8], None), true);
         }
     }
 }
 
 #[test]
 fn convolutions_that_do_not_fit_are_refused() {
-    let op = IntegerConv { strides: [1; 2], pads: [0; 4], dilations: [1; 2], group: 1, border: 0, zero_points: true };
+    let op = IntegerConv {
+        strides: [1; 2],
+        pads: [0; 4],
+        dilations: [1; 2],
+        group: 1,
+        border: 0,
+        zero_points: true,
+        rounding: None,
+    };
     let sizes = Sizes { images: 1, size: [4, 4], group: 1, channels: 2, maps: 3, window: [2, 2] };
-    let node = node_of(&op, sizes, [DType::U8, DType::I8]).expect("the window fits");
+    let node = node_of(&op, sizes, [DType::U8, DType::I8], None).expect("the window fits");
     assert!(prepare_node(&node, &[]).is_ok());
     let spec = |dtype, dims: &[usize]| TensorSpec::new(dtype, shape(dims));
     for (input, other) in [

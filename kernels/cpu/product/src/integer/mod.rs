@@ -7,6 +7,8 @@ mod block;
 mod conv;
 mod depthwise;
 mod filters;
+mod output;
+mod quads;
 mod windows;
 #[cfg(target_arch = "x86_64")]
 mod x86;
@@ -14,17 +16,19 @@ mod x86;
 pub(super) use conv::prepare as prepare_conv;
 
 use super::matmul::Batches;
-use anabranch_cpu_base::elements::{elements, elements_mut};
+use anabranch_cpu_base::elements::elements_mut;
 use anabranch_cpu_base::layout::quads::{PANEL, panel_bytes};
 use anabranch_cpu_base::layout::{Layout, PackedInput, PackedMatrices, Packing};
 use anabranch_cpu_base::team::{Grid, Tile, with_workspace};
+use anabranch_cpu_base::vector::{Isa, Loop, vectorised};
 use anabranch_cpu_base::{Call, CpuKernel};
 use anabranch_op::dtype::DType;
 use anabranch_op::error::KernelError;
 use anabranch_op::op::{IntegerMatMul, NodeSpec};
 use anabranch_op::shape::Shape;
 use anabranch_op::tensor::Buffer;
-use block::{Dots, ROWS};
+use block::{Block, Dots, Panel, ROWS};
+use output::{Form, Output, Parameters};
 use std::sync::Arc;
 
 /// Columns of a tile: B's part of them fits half of an L2 cache of 1 MiB up to a depth of 2,700.
@@ -61,7 +65,7 @@ struct Kernel {
     /// Number that packing added to B's numbers.
     moved: i32,
     weights: PackedInput,
-    zero_points: bool,
+    form: Form,
     grid: Grid,
 }
 
@@ -78,8 +82,7 @@ impl Kernel {
         let expected = [batches.dims(), &[rows, columns]].concat();
         node.require(node.outputs[0].shape.dims() == expected, "its output is of A's rows and B's columns")?;
         let parameters = right.elements() * columns;
-        let fits = node.inputs[2..].iter().all(|of| of.dtype == DType::I32 && of.shape.elements() == parameters);
-        node.require(fits, "each column of B has a 32-bit summand and zero point")?;
+        node.require(node.inputs[2].shape.elements() == parameters, "each column of B has a summand")?;
         let matrices = right.elements();
         if batches.share_right() {
             rows *= batches.count();
@@ -102,7 +105,7 @@ impl Kernel {
             signed: a,
             moved,
             weights: PackedInput::new(1, layout, constants),
-            zero_points: op.zero_points,
+            form: Form::new(node, op.zero_points, op.rounding),
             grid: Grid {
                 batch: batches.count(),
                 rows,
@@ -114,54 +117,101 @@ impl Kernel {
         })
     }
 
-    fn compute(&self, tile: &mut Tile<'_, i32>, inputs: &[&[u8]], weights: PackedMatrices<'_>) {
+    fn compute<T: Output>(&self, tile: &mut Tile<'_, T>, inputs: &[&[u8]], weights: PackedMatrices<'_>) {
         let (left, right) = self.batches.operands(tile.matrix);
         let a = &inputs[0][left * self.rows * self.depth..][..self.rows * self.depth];
-        let parameter = |input: usize| &elements::<i32>(inputs[input])[right * self.columns..][..self.columns];
-        let summands = parameter(2);
-        let zero_points = self.zero_points.then(|| parameter(3));
+        let parameters = self.form.parameters(inputs).part(right * self.columns, self.columns);
         let matrix = self.columns.div_ceil(PANEL) * panel_bytes(self.depth);
         let b = &weights.bytes()[right * matrix..][..matrix];
         let deep = self.depth.next_multiple_of(4);
         let high = tile.rows.len().next_multiple_of(ROWS);
+        let corrected = self.moved != 0 || parameters.zero_points.is_some();
         with_workspace(high * deep / 4, |workspace| {
             let copy: &mut [u8] = bytemuck::cast_slice_mut(workspace);
-            copy.fill(0);
-            for (row, to) in tile.rows.clone().zip(copy.chunks_exact_mut(deep.max(1))) {
-                to[..self.depth].copy_from_slice(&a[row * self.depth..][..self.depth]);
-            }
+            let whole = self.depth == deep && high == tile.rows.len();
+            let copy = if whole {
+                &a[tile.rows.start * deep..][..high * deep]
+            } else {
+                copy.fill(0);
+                for (row, to) in tile.rows.clone().zip(copy.chunks_exact_mut(deep.max(1))) {
+                    to[..self.depth].copy_from_slice(&a[row * self.depth..][..self.depth]);
+                }
+                &*copy
+            };
             let mut totals = [0; TILE_ROWS];
-            for (total, row) in totals.iter_mut().zip(copy.chunks_exact(deep.max(1))) {
-                *total = self.total(row);
+            if corrected {
+                vectorised(Totals { rows: copy, deep, signed: self.signed, totals: &mut totals });
             }
             let columns = tile.columns.clone();
             let mut block = [[0; PANEL]; ROWS];
             for first in columns.clone().step_by(PANEL) {
                 let panel = &b[first / PANEL * panel_bytes(self.depth)..][..panel_bytes(self.depth)];
+                let count = PANEL.min(columns.end - first);
+                let parameters = parameters.part(first, count);
                 for top in (0..tile.rows.len()).step_by(ROWS) {
                     let count = if tile.rows.len() - top == 1 { 1 } else { ROWS };
                     let rows = &copy[top * deep..][..count * deep];
-                    self.dots.of(rows, panel, [count, PANEL], self.signed, &mut block);
-                    for (i, sums) in block.iter().enumerate().take(tile.rows.len() - top) {
-                        let total = totals[top + i];
-                        let out = &mut tile.row(top + i)[first - columns.start..];
-                        for (j, (to, sum)) in out.iter_mut().zip(sums).enumerate() {
-                            let zero = zero_points.map_or(0, |zero_points| zero_points[first + j]);
-                            let correction = total.wrapping_mul(self.moved.wrapping_add(zero));
-                            *to = sum.wrapping_add(summands[first + j]).wrapping_sub(correction);
-                        }
-                    }
+                    self.dots.of(rows, count, Panel::dense(panel, PANEL), self.signed, &mut block);
+                    let totals = corrected.then(|| &totals[top..]);
+                    let at = [top, first - columns.start];
+                    vectorised(Finish { block: &mut block, parameters, totals, moved: self.moved, at, tile });
                 }
             }
         });
     }
+}
 
-    /// Returns the sum of a row of A, modulo 2³² as all sums are, if a correction needs it.
-    fn total(&self, row: &[u8]) -> i32 {
-        match (self.zero_points || self.moved != 0, self.signed) {
-            (false, _) => 0,
-            (true, true) => row.iter().fold(0, |sum: i32, x| sum.wrapping_add(i32::from(*x as i8))),
-            (true, false) => row.iter().fold(0, |sum: i32, x| sum.wrapping_add(i32::from(*x))),
+/// Loop that adds up the numbers of rows, modulo 2³² as all sums are.
+struct Totals<'a> {
+    rows: &'a [u8],
+    deep: usize,
+    signed: bool,
+    totals: &'a mut [i32],
+}
+
+impl Loop for Totals<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<I: Isa>(self) {
+        for (total, row) in self.totals.iter_mut().zip(self.rows.chunks_exact(self.deep.max(1))) {
+            *total = match self.signed {
+                true => row.iter().fold(0, |sum: i32, x| sum.wrapping_add(i32::from(*x as i8))),
+                false => row.iter().fold(0, |sum: i32, x| sum.wrapping_add(i32::from(*x))),
+            };
+        }
+    }
+}
+
+/// Loop that corrects and writes a block.
+struct Finish<'a, 't, T> {
+    block: &'a mut Block,
+    parameters: Parameters<'a>,
+    /// Sums of the rows of A, if a correction needs them.
+    totals: Option<&'a [i32]>,
+    moved: i32,
+    /// First row and column in the tile.
+    at: [usize; 2],
+    tile: &'a mut Tile<'t, T>,
+}
+
+impl<T: Output> Loop for Finish<'_, '_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<I: Isa>(self) {
+        let Self { block, parameters, totals, moved, at: [top, left], tile } = self;
+        let count = parameters.summands.len();
+        for (i, sums) in block.iter_mut().enumerate().take(tile.rows.len() - top) {
+            let sums = &mut sums[..count];
+            sums.iter_mut().zip(parameters.summands).for_each(|(sum, summand)| *sum = sum.wrapping_add(*summand));
+            if let Some(totals) = totals {
+                for (j, sum) in sums.iter_mut().enumerate() {
+                    let zero = moved.wrapping_add(parameters.zero_point(j));
+                    *sum = sum.wrapping_sub(totals[i].wrapping_mul(zero));
+                }
+            }
+            T::write_columns::<I>(&parameters, sums, &mut tile.row(top + i)[left..][..count]);
         }
     }
 }
@@ -181,8 +231,13 @@ impl CpuKernel for Kernel {
 
     fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
         let weights = self.weights.matrices(call.inputs, elements_mut(call.scratch))?;
-        let c = elements_mut(call.outputs[0]);
-        call.team.run_tiles(c, self.grid, &|mut tile| self.compute(&mut tile, call.inputs, weights));
+        let (c, inputs) = (&mut *call.outputs[0], call.inputs);
+        match self.form.is_rounded() {
+            true => call.team.run_tiles(c, self.grid, &|mut tile| self.compute::<u8>(&mut tile, inputs, weights)),
+            false => call.team.run_tiles(elements_mut(c), self.grid, &|mut tile| {
+                self.compute::<i32>(&mut tile, inputs, weights);
+            }),
+        }
         Ok(())
     }
 }

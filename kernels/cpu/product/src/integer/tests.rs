@@ -4,7 +4,7 @@ use super::*;
 use crate::testing::prepare as prepare_node;
 use crate::testing::{run_kernel, shape};
 use anabranch_cpu_base::Team;
-use anabranch_op::op::Op;
+use anabranch_op::op::{Op, Rounding};
 use anabranch_op::tensor::{Tensor, TensorSpec};
 use arbtest::arbitrary::Unstructured;
 use std::time::Duration;
@@ -36,12 +36,54 @@ pub(super) fn wide(tensor: &Tensor) -> Vec<i64> {
     }
 }
 
+/// Type of an output that sums are rounded to, and the range.
+pub(super) type Rounded = Option<(DType, Rounding)>;
+
+/// Chooses a rounding, or none.
+pub(super) fn any_rounding(u: &mut Unstructured<'_>) -> arbtest::arbitrary::Result<Rounded> {
+    let (dtype, least, greatest) = if u.arbitrary()? { (DType::U8, 0, 255) } else { (DType::I8, -128, 127) };
+    let cut: bool = u.arbitrary()?;
+    let rounding =
+        if cut { Rounding { least: least + 3, greatest: greatest - 9 } } else { Rounding { least, greatest } };
+    Ok(if u.arbitrary()? { Some((dtype, rounding)) } else { None })
+}
+
+/// Returns the inputs of a rounding. Most scales and offsets are powers of two, so that halves are frequent.
+pub(super) fn grid(count: usize, rounded: Rounded) -> Vec<Tensor> {
+    const SCALES: [f64; 9] =
+        [1.0 / 64.0, 1.0 / 256.0, 3.0 / 4096.0, -1.0 / 512.0, 0.0, 1e300, 0.1, f64::NAN, f64::NEG_INFINITY];
+    const OFFSETS: [f64; 8] = [0.0, 0.5, -17.25, 100.0, 0.0, -0.0, f64::INFINITY, 0.125];
+    let Some((dtype, _)) = rounded else { return Vec::new() };
+    let scale = |i: usize| SCALES[i * 7 % 32 % SCALES.len()];
+    // A product that is not exact may be rounded before or after the sum with an offset.
+    let offset = |i: usize| if scale(i) == 0.1 { 0.0 } else { OFFSETS[i * 5 % 23 % OFFSETS.len()] };
+    let numbers = |number: &dyn Fn(usize) -> f64| {
+        Tensor::from_elements(shape(&[count]), &(0..count).map(number).collect::<Vec<_>>()).expect("as many")
+    };
+    vec![numbers(&scale), numbers(&offset), self::numbers(dtype, &[1], 5)]
+}
+
+/// Returns the bytes of the output for sums, each with the index of its parameters.
+pub(super) fn output(sums: &[(i32, usize)], inputs: &[Tensor], rounded: Rounded) -> Vec<u8> {
+    let Some((_, Rounding { least, greatest })) = rounded else {
+        return sums.iter().flat_map(|(sum, _)| sum.to_ne_bytes()).collect();
+    };
+    let [.., scales, offsets, zero] = inputs else { panic!("a rounding has three inputs") };
+    let (scales, offsets) = (scales.elements::<f64>().expect("f64"), offsets.elements::<f64>().expect("f64"));
+    let zero = wide(zero)[0] as f64;
+    let byte = |(sum, at): &(i32, usize)| {
+        let x = (f64::from(*sum) * scales[*at] + offsets[*at]).round_ties_even() + zero;
+        if x.is_nan() { 0 } else { x.clamp(f64::from(least), f64::from(greatest)) as i16 as u8 }
+    };
+    sums.iter().map(byte).collect()
+}
+
 fn check(
     dots: Dots,
     [left, right, batch]: [&[usize]; 3],
     [m, n, k]: [usize; 3],
     dtypes: [DType; 2],
-    zero_points: bool,
+    (zero_points, rounded): (bool, Rounded),
     constant: bool,
 ) {
     let matrices: usize = right.iter().product();
@@ -51,30 +93,34 @@ fn check(
         integers(matrices * n, 3),
     ];
     inputs.extend(zero_points.then(|| integers(matrices * n, 4)));
-    let op = IntegerMatMul { zero_points };
+    inputs.extend(grid(matrices * n, rounded));
+    let op = IntegerMatMul { zero_points, rounding: rounded.map(|(_, rounding)| rounding) };
+    let made = rounded.map_or(DType::I32, |(dtype, _)| dtype);
     let node = NodeSpec {
         op: Op::IntegerMatMul(op.clone()),
         inputs: inputs.iter().map(|input| input.spec().clone()).collect(),
-        outputs: vec![TensorSpec::new(DType::I32, shape(&[batch, &[m, n]].concat()))],
+        outputs: vec![TensorSpec::new(made, shape(&[batch, &[m, n]].concat()))],
     };
+    node.check().expect("sound");
     let mut kernel = Kernel::new(dots, &op, &node, &[false, constant]).expect("a sound node");
     assert_eq!(kernel.reads(1), !constant);
     anabranch_cpu_base::pack(&mut kernel, |input| Some(inputs[input].bytes()));
     let (a, b) = (wide(&inputs[0]), wide(&inputs[1]));
     let batches = Batches::new(&shape(left), &shape(right)).expect("broadcastable");
     let parameter = |input: usize, at: usize| i64::from(inputs[input].elements::<i32>().expect("i32")[at]);
-    let want: Vec<i32> = (0..batches.count() * m * n)
+    let sums: Vec<(i32, usize)> = (0..batches.count() * m * n)
         .map(|at| {
             let (product, i, j) = (at / (m * n), at / n % m, at % n);
             let (left, right) = batches.operands(product);
             let zero = if zero_points { parameter(3, right * n + j) } else { 0 };
             let terms = (0..k).map(|p| a[(left * m + i) * k + p] * (b[(right * k + p) * n + j] - zero));
-            (terms.sum::<i64>() + parameter(2, right * n + j)) as i32
+            ((terms.sum::<i64>() + parameter(2, right * n + j)) as i32, right * n + j)
         })
         .collect();
+    let want = output(&sums, &inputs, rounded);
     for threads in [1, 3] {
         let made = run_kernel(&kernel, &node, &inputs, &Team::new(threads, |_| {}), &[0, 1]).expect("runs");
-        assert_eq!(made[0].elements::<i32>().expect("i32"), want, "{dots:?}, {threads} threads, {node:?}");
+        assert!(made[0].bytes() == want, "{dots:?}, {threads} threads, {node:?}");
     }
 }
 
@@ -91,7 +137,7 @@ fn products_are_exact() {
         };
         let kinds = [DType::U8, DType::I8];
         let dtypes = [*u.choose(&kinds)?, *u.choose(&kinds)?];
-        check(dots, batches, sizes, dtypes, u.arbitrary()?, u.arbitrary()?);
+        check(dots, batches, sizes, dtypes, (u.arbitrary()?, any_rounding(u)?), u.arbitrary()?);
         Ok(())
     };
     arbtest::arbtest(random).budget(Duration::from_millis(900));
@@ -105,9 +151,9 @@ fn deep_and_wide_products_are_exact() {
             ([131, 97, 256], [DType::I8; 2]),
             ([9, 193, 300], [DType::U8; 2]),
         ] {
-            check(dots, [&[], &[], &[]], sizes, dtypes, true, true);
+            check(dots, [&[], &[], &[]], sizes, dtypes, (true, None), true);
         }
-        check(dots, [&[], &[], &[]], [1, 1, 1], [DType::I8, DType::U8], false, true);
+        check(dots, [&[], &[], &[]], [1, 1, 1], [DType::I8, DType::U8], (false, None), true);
     }
 }
 
@@ -117,7 +163,7 @@ fn tiles_of_deep_products_are_of_fewer_rows() {
         assert_eq!(tile_rows(depth), rows, "{depth}");
     }
     for dots in Dots::available() {
-        check(dots, [&[], &[], &[]], [9, 3, 66_001], [DType::U8, DType::I8], true, true);
+        check(dots, [&[], &[], &[]], [9, 3, 66_001], [DType::U8, DType::I8], (true, None), true);
     }
 }
 
@@ -126,7 +172,7 @@ fn nodes_that_do_not_fit_are_refused() {
     let node = |a: DType, b: &[usize], summands: &[usize], made: DType| {
         let spec = |dtype, dims: &[usize]| TensorSpec::new(dtype, shape(dims));
         let inputs = vec![spec(a, &[2, 3]), spec(DType::I8, b), spec(DType::I32, summands)];
-        let op = Op::IntegerMatMul(IntegerMatMul { zero_points: false });
+        let op = Op::IntegerMatMul(IntegerMatMul { zero_points: false, rounding: None });
         NodeSpec { op, inputs, outputs: vec![spec(made, &[2, 5])] }
     };
     assert!(prepare_node(&node(DType::U8, &[3, 5], &[5], DType::I32), &[]).is_ok());

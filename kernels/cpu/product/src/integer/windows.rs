@@ -1,5 +1,6 @@
 //! Windows of an image of 8-bit integers, as panels of a right-hand matrix.
 
+use super::block::Panel;
 use anabranch_cpu_base::geometry::Geometry;
 use anabranch_cpu_base::layout::quads::PANEL;
 use anabranch_cpu_base::vector::{Isa, Loop, vectorised};
@@ -19,42 +20,43 @@ pub(super) struct Windows<'a> {
 
 /// Neighbouring outputs of one row for which an element of the window lies inside the image.
 #[derive(Clone, Copy, Default)]
-struct Run {
+pub(super) struct Run {
     /// First column of the panel.
-    column: usize,
-    length: usize,
+    pub(super) column: usize,
+    pub(super) length: usize,
     /// Element of a channel for the first output.
-    from: usize,
+    pub(super) from: usize,
 }
 
 impl Windows<'_> {
     /// Writes the panel of these outputs, at most [`PANEL`]: `width` quads per four rows, zeros after the last row.
     /// Columns beyond the last output are the border.
-    pub(super) fn pack(&self, pixels: Range<usize>, width: usize, panel: &mut [u32]) {
-        vectorised(Pack { windows: self, pixels, width, panel });
+    pub(super) fn panel<'a>(&self, pixels: Range<usize>, width: usize, panel: &'a mut [u32]) -> Panel<'a> {
+        vectorised(Pack { windows: self, pixels, width, panel: &mut *panel });
+        Panel::dense(bytemuck::cast_slice(panel), width)
     }
+}
 
-    /// Writes the sources of the outputs' elements for the window's element `tap`; returns the number of runs.
-    #[inline(always)]
-    fn runs(&self, tap: usize, pixels: &Range<usize>, runs: &mut [Run; PANEL]) -> usize {
-        let Geometry { size, output, window, steps, .. } = self.geometry;
-        let (top, bottom, row) = steps.inside(0, tap / window[1], size[0], output[0]);
-        let (left, right, column) = steps.inside(1, tap % window[1], size[1], output[1]);
-        let mut count = 0;
-        let mut pixel = pixels.start;
-        while pixel < pixels.end {
-            let (y, x) = (pixel / output[1], pixel % output[1]);
-            let end = (x + pixels.end - pixel).min(output[1]);
-            let (from, to) = (left.max(x), right.min(end));
-            if (top..bottom).contains(&y) && from < to {
-                let first = (row + (y - top) * steps.strides[0]) * size[1] + column + (from - left) * steps.strides[1];
-                runs[count] = Run { column: pixel - pixels.start + from - x, length: to - from, from: first };
-                count += 1;
-            }
-            pixel += end - x;
+/// Writes the sources of the outputs' elements for the window's element `tap`. Returns the number of runs.
+#[inline(always)]
+pub(super) fn runs(geometry: &Geometry, tap: usize, pixels: &Range<usize>, runs: &mut [Run; PANEL]) -> usize {
+    let Geometry { size, output, window, steps, .. } = geometry;
+    let (top, bottom, row) = steps.inside(0, tap / window[1], size[0], output[0]);
+    let (left, right, column) = steps.inside(1, tap % window[1], size[1], output[1]);
+    let mut count = 0;
+    let mut pixel = pixels.start;
+    while pixel < pixels.end {
+        let (y, x) = (pixel / output[1], pixel % output[1]);
+        let end = (x + pixels.end - pixel).min(output[1]);
+        let (from, to) = (left.max(x), right.min(end));
+        if (top..bottom).contains(&y) && from < to {
+            let first = (row + (y - top) * steps.strides[0]) * size[1] + column + (from - left) * steps.strides[1];
+            runs[count] = Run { column: pixel - pixels.start + from - x, length: to - from, from: first };
+            count += 1;
         }
-        count
+        pixel += end - x;
     }
+    count
 }
 
 struct Pack<'a> {
@@ -75,7 +77,7 @@ impl Loop for Pack<'_> {
         let mut rows = [[border; PANEL]; 4];
         let (mut step, mut runs) = (0, [Run::default(); PANEL]);
         for tap in 0..geometry.taps() {
-            let count = windows.runs(tap, &pixels, &mut runs);
+            let count = self::runs(geometry, tap, &pixels, &mut runs);
             let runs = &runs[..count];
             // An image without pixels still has a border.
             for channel in (0..geometry.group_channels()).map(|channel| &image[channel * plane..][..plane]) {

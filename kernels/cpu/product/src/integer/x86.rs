@@ -4,24 +4,24 @@ use super::block::{Block, ROWS};
 use std::arch::x86_64::*;
 
 /// # Safety
-/// The processor has the features. `rows` are 1 or [`ROWS`] rows of `quads` times 4 bytes. `panel` has `quads` times 4
-/// `width` bytes; `width` is 16, 32 or 48.
+/// The processor has the features. `rows` are 1 or [`ROWS`] rows of `quads` times 4 bytes. `panel` has 4
+/// `width` bytes every `stride` bytes, `quads` times; `width` is 16, 32 or 48.
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
 pub(super) unsafe fn vnni<const SIGNED: bool>(
     rows: &[u8],
     panel: &[u8],
-    [count, width, quads]: [usize; 3],
+    [count, width, quads, stride]: [usize; 4],
     block: &mut Block,
 ) {
     // SAFETY: the caller's promise.
     unsafe {
         match (count, width) {
-            (1, 16) => registers::<SIGNED, 1, 1>(rows, panel, quads, block),
-            (1, 32) => registers::<SIGNED, 1, 2>(rows, panel, quads, block),
-            (1, _) => registers::<SIGNED, 1, 3>(rows, panel, quads, block),
-            (_, 16) => registers::<SIGNED, ROWS, 1>(rows, panel, quads, block),
-            (_, 32) => registers::<SIGNED, ROWS, 2>(rows, panel, quads, block),
-            (_, _) => registers::<SIGNED, ROWS, 3>(rows, panel, quads, block),
+            (1, 16) => registers::<SIGNED, 1, 1>(rows, panel, [quads, stride], block),
+            (1, 32) => registers::<SIGNED, 1, 2>(rows, panel, [quads, stride], block),
+            (1, _) => registers::<SIGNED, 1, 3>(rows, panel, [quads, stride], block),
+            (_, 16) => registers::<SIGNED, ROWS, 1>(rows, panel, [quads, stride], block),
+            (_, 32) => registers::<SIGNED, ROWS, 2>(rows, panel, [quads, stride], block),
+            (_, _) => registers::<SIGNED, ROWS, 3>(rows, panel, [quads, stride], block),
         }
     }
 }
@@ -34,14 +34,14 @@ pub(super) unsafe fn vnni<const SIGNED: bool>(
 unsafe fn registers<const SIGNED: bool, const COUNT: usize, const WIDE: usize>(
     rows: &[u8],
     panel: &[u8],
-    quads: usize,
+    [quads, stride]: [usize; 2],
     block: &mut Block,
 ) {
     // SAFETY: all reads are of the quads that the caller promises; all writes are within rows of the block.
     unsafe {
         let mut sums = [[_mm512_setzero_si512(); WIDE]; COUNT];
         for quad in 0..quads {
-            let from = panel.as_ptr().add(quad * 64 * WIDE);
+            let from = panel.as_ptr().add(quad * stride);
             let mut b = [_mm512_setzero_si512(); WIDE];
             for v in 0..WIDE {
                 b[v] = _mm512_maskz_loadu_epi32(u16::MAX, from.add(64 * v).cast());
@@ -73,7 +73,7 @@ unsafe fn registers<const SIGNED: bool, const COUNT: usize, const WIDE: usize>(
 pub(super) unsafe fn avx2<const SIGNED: bool>(
     rows: &[u8],
     panel: &[u8],
-    [count, width, quads]: [usize; 3],
+    [count, width, quads, stride]: [usize; 4],
     block: &mut Block,
 ) {
     /// Rows whose sums of 16 columns fit the registers together with their operands.
@@ -82,8 +82,8 @@ pub(super) unsafe fn avx2<const SIGNED: bool>(
         // SAFETY: as in `registers`: 16 columns of quads are read, 16 sums of each row are written.
         unsafe {
             match count - top {
-                1 => pairs::<SIGNED, 1>(rows, panel, [top, first], [width, quads], block),
-                _ => pairs::<SIGNED, TOGETHER>(rows, panel, [top, first], [width, quads], block),
+                1 => pairs::<SIGNED, 1>(rows, panel, [top, first], [quads, stride], block),
+                _ => pairs::<SIGNED, TOGETHER>(rows, panel, [top, first], [quads, stride], block),
             }
         }
     }
@@ -98,7 +98,7 @@ unsafe fn pairs<const SIGNED: bool, const COUNT: usize>(
     rows: &[u8],
     panel: &[u8],
     [top, first]: [usize; 2],
-    [width, quads]: [usize; 2],
+    [quads, stride]: [usize; 2],
     block: &mut Block,
 ) {
     // SAFETY: the caller's promise.
@@ -106,7 +106,7 @@ unsafe fn pairs<const SIGNED: bool, const COUNT: usize>(
         // Each register has the sums of both halves of the quads of four columns.
         let mut sums = [[_mm256_setzero_si256(); 4]; COUNT];
         for quad in 0..quads {
-            let from = panel.as_ptr().add((quad * width + first) * 4);
+            let from = panel.as_ptr().add(quad * stride + 4 * first);
             for i in 0..COUNT {
                 let quad = rows.as_ptr().add(((top + i) * quads + quad) * 4).cast::<i32>().read_unaligned();
                 let a = _mm_cvtsi32_si128(quad);
