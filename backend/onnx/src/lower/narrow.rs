@@ -25,6 +25,17 @@ enum Source {
     /// 16-bit floats.
     Floats(View),
     Grid(Grid),
+    Sums(ScaledSums),
+}
+
+/// Exact sums of a product of integers, which stand for `sum · scale + offset`, or for the nearest number within
+/// bounds. Scale and offset are `f64`, and broadcast to the sums.
+#[derive(Clone, Debug)]
+pub(crate) struct ScaledSums {
+    pub(crate) sums: View,
+    pub(crate) scale: View,
+    pub(crate) offset: Option<View>,
+    pub(crate) bounds: [f64; 2],
 }
 
 /// 8-bit integers that stand for `(integer − zero point) · scale`, with one scale and zero point for all elements, or
@@ -73,6 +84,42 @@ impl Builder {
         }
     }
 
+    /// Remembers that `result` are sums of integers, scaled.
+    pub(crate) fn remember_sums(&mut self, result: &View, sums: ScaledSums) {
+        self.narrow().0.insert(result.value, Source::Sums(sums));
+    }
+
+    /// Remembers that `result` are the numbers nearest to those of `x` within bounds, if `x` are sums of integers.
+    pub(crate) fn remember_bounds(&mut self, x: &View, [least, greatest]: [f64; 2], result: &View) {
+        if let Some(mut sums) = self.sums_of(x)
+            && !least.is_nan()
+            && !greatest.is_nan()
+        {
+            sums.bounds = sums.bounds.map(|bound| bound.max(least).min(greatest));
+            self.remember_sums(result, sums);
+        }
+    }
+
+    /// Remembers that `result` is `x` plus a constant, if `x` are sums of integers.
+    pub(crate) fn remember_offset(&mut self, x: &View, offset: &View, result: &View) {
+        if let Some(sums) = self.sums_of(x)
+            && sums.offset.is_none()
+            && x.dims() == result.dims()
+            && sums.bounds == [f64::NEG_INFINITY, f64::INFINITY]
+            && self.is_constant(offset)
+        {
+            self.remember_sums(result, ScaledSums { offset: Some(offset.clone()), ..sums });
+        }
+    }
+
+    /// Returns the sums of integers that were scaled to `x`.
+    pub(crate) fn sums_of(&mut self, x: &View) -> Option<ScaledSums> {
+        match self.narrow().0.get(&x.value)? {
+            Source::Sums(sums) => Some(sums.clone()),
+            _ => None,
+        }
+    }
+
     /// Returns the integers from which `wide` was widened, in its shape.
     pub(crate) fn grid_of(&mut self, wide: &View) -> Option<Grid> {
         let Source::Grid(grid) = self.narrow().0.get(&wide.value)?.clone() else { return None };
@@ -104,6 +151,7 @@ impl Builder {
             return Ok(None);
         }
         let (format, mut inputs) = match source {
+            Source::Sums(_) => return Ok(None),
             Source::Floats(floats) => (NarrowFormat::Float, vec![floats.reshaped([first, second])?]),
             Source::Grid(Grid { integers, scale, zero_point, axis }) => {
                 let lines = usize::from(!transposed);

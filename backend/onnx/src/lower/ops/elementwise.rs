@@ -1,6 +1,6 @@
 //! Operators that compute each element of the output from the corresponding elements of the inputs.
 
-use super::{Builder, Entry, Fault, Operator, View, domain_of};
+use super::{Builder, Entry, Fault, Operator, View, domain_of, numbers};
 use anabranch_kernels::DType;
 use anabranch_kernels::op::{Binary, Domain, Unary};
 
@@ -58,7 +58,11 @@ pub(super) const TABLE: &[Entry] = &[
 /// Applies a function of one number; the result has its type.
 fn unary(operator: &Operator<'_>, builder: &mut Builder, function: Unary) -> Result<Vec<View>, Fault> {
     let x = operator.number(0)?;
-    Ok(vec![builder.map(domain_of(x.dtype()), [x], x.dtype(), |[x]| x.apply(function))?])
+    let result = builder.map(domain_of(x.dtype()), [x], x.dtype(), |[x]| x.apply(function))?;
+    if function == Unary::Relu {
+        builder.remember_bounds(x, [0.0, f64::INFINITY], &result);
+    }
+    Ok(vec![result])
 }
 
 /// Applies the error function; for integers it is computed in `f64` and truncated.
@@ -77,7 +81,12 @@ fn float_unary(operator: &Operator<'_>, builder: &mut Builder, function: Unary) 
 fn arithmetic(operator: &Operator<'_>, builder: &mut Builder, function: Binary) -> Result<Vec<View>, Fault> {
     let (a, b) = (operator.pair()?.0, &operator.broadcast(1)?);
     operator.number(0)?;
-    Ok(vec![builder.map(domain_of(a.dtype()), [a, b], a.dtype(), |[a, b]| a.with(function, b))?])
+    let result = builder.map(domain_of(a.dtype()), [a, b], a.dtype(), |[a, b]| a.with(function, b))?;
+    if function == Binary::Add {
+        builder.remember_offset(a, b, &result);
+        builder.remember_offset(b, a, &result);
+    }
+    Ok(vec![result])
 }
 
 /// Computes a bool from two elements of one type.
@@ -216,5 +225,12 @@ fn clip(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fau
         (Some(low), Some(high)) => builder
             .map(domain, [x, low, high], dtype, |[x, low, high]| x.with(Binary::Max, low).with(Binary::Min, high))?,
     };
+    let known = |bound: &Option<View>, open: f64| match bound {
+        Some(bound) => numbers(&builder.tensor(bound)?).map(|numbers| numbers[0]),
+        None => Some(open),
+    };
+    if let (Some(low), Some(high)) = (known(&low, f64::NEG_INFINITY), known(&high, f64::INFINITY)) {
+        builder.remember_bounds(x, [low, high], &clipped);
+    }
     Ok(vec![clipped])
 }

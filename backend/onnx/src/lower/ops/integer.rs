@@ -4,11 +4,11 @@
 //! constant.
 
 use super::conv::check_channels;
+use super::grid::{range_of, rounded_sums};
 use super::quantize::{along, rounded};
 use super::window::{Window, as_plane, output_dims, plane};
-use super::{Builder, Entry, Fault, Operator, View, numbers};
-use crate::lower::narrow::Grid;
-use anabranch_kernels::op::{Domain, IntegerConv, IntegerMatMul, Op, PadMode, ReduceKind, Unary};
+use super::{Builder, Entry, Fault, Operator, View};
+use anabranch_kernels::op::{Domain, IntegerConv, IntegerMatMul, Op, PadMode, ReduceKind};
 use anabranch_kernels::{DType, Shape, TensorSpec};
 
 pub(super) const TABLE: &[Entry] = &[
@@ -18,13 +18,10 @@ pub(super) const TABLE: &[Entry] = &[
     ("QLinearConv", quantized_conv),
 ];
 
-/// Most products of 8-bit integers whose sum fits 32 bits: each has a magnitude of at most 255².
-const MOST_TERMS: usize = i32::MAX as usize / (255 * 255);
-
 /// An operand and its zero point, unless that is known to be 0.
-struct Centred {
-    numbers: View,
-    zero_point: Option<View>,
+pub(super) struct Centred {
+    pub(super) numbers: View,
+    pub(super) zero_point: Option<View>,
 }
 
 fn matmul(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
@@ -52,11 +49,13 @@ fn requantized(
         return Err(Fault::unsupported("an output with more than one scale"));
     }
     let (made, zero) = (made.reshaped(vec![])?, zero.reshaped(vec![])?);
-    let inputs = [sum, scales[0], scales[1], &made];
+    let scale = builder.map(Domain::F64, [scales[0], scales[1], &made], DType::F64, |[a, b, made]| a * b / made)?;
+    if let Some(rounded) = rounded_sums(builder, sum, (&scale, None), &zero, range_of(zero.dtype())?)? {
+        return Ok(rounded);
+    }
     // Not all 32-bit sums are exact in `f32`: values next to a half would be rounded to the half, and then again. Whole
     // numbers that the output's type has are exact in both.
-    let scaled =
-        builder.map(Domain::F64, inputs, DType::F64, |[sum, a, b, made]| (sum * (a * b / made)).apply(Unary::Round))?;
+    let scaled = builder.map(Domain::F64, [sum, &scale], DType::F64, |[sum, scale]| sum * scale)?;
     rounded(builder, &scaled, Some(&zero), zero.dtype())
 }
 
@@ -105,73 +104,9 @@ fn centred(
 }
 
 /// Returns a zero point unless it is known to be 0.
-fn unless_zero(builder: &Builder, zero_point: View) -> Option<View> {
+pub(super) fn unless_zero(builder: &Builder, zero_point: View) -> Option<View> {
     let zero = builder.tensor(&zero_point).is_some_and(|tensor| tensor.bytes().iter().all(|byte| *byte == 0));
     (!zero).then_some(zero_point)
-}
-
-/// Returns two operands that were widened from 8-bit integers, if a product of integers with exact sums can replace
-/// theirs.
-///
-/// An operand that varies has one grid. A constant operand has one grid, or one for each index along `axis`, that of
-/// its lines.
-fn on_grids(builder: &mut Builder, [a, b]: [Grid; 2], axis: usize) -> Result<Option<[(Centred, View); 2]>, Fault> {
-    let varies = |builder: &Builder, grid: &Grid| !builder.is_constant(&grid.integers);
-    let Some(lines) = b.integers.dims().get(axis) else { return Ok(None) };
-    let fits = a.is_uniform() && (b.is_uniform() || b.axis == axis);
-    let exact = b.integers.elements() <= lines.saturating_mul(MOST_TERMS);
-    if !fits || !exact || varies(builder, &b) || !varies(builder, &a) {
-        return Ok(None);
-    }
-    let centred = |builder: &Builder, grid: Grid| {
-        let rank = grid.integers.rank();
-        let spread = |of: &View| if of.elements() == 1 { of.reshaped(vec![]) } else { along(of, axis, rank) };
-        let zero_point = grid.zero_point.as_ref().map(spread).transpose()?;
-        let zero_point = zero_point.and_then(|zero_point| unless_zero(builder, zero_point));
-        Ok::<_, Fault>((Centred { numbers: grid.integers, zero_point }, grid.scale))
-    };
-    Ok(Some([centred(builder, a)?, centred(builder, b)?]))
-}
-
-/// Returns the product of operands on grids as a product of integers, if both are on grids. The second operand may be
-/// stored transposed.
-///
-/// Convolutions on grids stay in floats: as integers two networks take 1.25 and 2.3 times as long, with dot products of
-/// bytes.
-pub(super) fn grid_product(
-    builder: &mut Builder,
-    a: &View,
-    (b, transposed): (&View, bool),
-) -> Result<Option<View>, Fault> {
-    let columns = b.rank().saturating_sub(1);
-    let (Some(a), Some(mut b)) = (builder.grid_of(a), builder.grid_of(b)) else { return Ok(None) };
-    if transposed {
-        b.integers = builder.transposed(&b.integers, &[1, 0])?;
-        b.axis = 1 - b.axis.min(1);
-    }
-    let Some([(a, a_scale), (b, scale)]) = on_grids(builder, [a, b], columns)? else { return Ok(None) };
-    if !have_product(builder, &a_scale, &scale) {
-        return Ok(None);
-    }
-    let sum = product(builder, &a, &b)?;
-    let axis = sum.rank() - 1;
-    scaled(builder, &sum, [&a_scale, &scale], axis).map(Some)
-}
-
-/// Whether the products of scales are normal numbers as far as they are known: other products would turn finite sums
-/// into NaN or 0.
-fn have_product(builder: &Builder, a: &View, b: &View) -> bool {
-    let known = |of: &View| builder.tensor(of).and_then(|tensor| numbers(&tensor));
-    let (Some(a), Some(b)) = (known(a), known(b)) else { return true };
-    a.iter().all(|a| b.iter().all(|b| ((a * b) as f32).is_normal()))
-}
-
-/// Returns sums of integers times both scales, the second of which may be one for each index along an axis.
-fn scaled(builder: &mut Builder, sum: &View, [a, b]: [&View; 2], axis: usize) -> Result<View, Fault> {
-    let a = a.reshaped(vec![])?;
-    let b = if b.elements() == 1 { b.reshaped(vec![])? } else { along(b, axis, sum.rank())? };
-    let scale = builder.map(Domain::F32, [&a, &b], DType::F32, |[a, b]| a * b)?;
-    builder.map(Domain::F32, [sum, &scale], DType::F32, |[sum, scale]| sum * scale)
 }
 
 /// Returns the product of two inputs, each with its zero point.
@@ -204,7 +139,7 @@ pub(super) fn product_of(
 }
 
 /// Returns the product of matrices, as `i32`.
-fn product(builder: &mut Builder, a: &Centred, b: &Centred) -> Result<View, Fault> {
+pub(super) fn product(builder: &mut Builder, a: &Centred, b: &Centred) -> Result<View, Fault> {
     let matrix = |view: &View| match view.dims() {
         [batch @ .., rows, columns] => Ok((Shape::new(batch)?, *rows, *columns)),
         _ => Err(Fault::invalid(format!("{} is not a matrix", view.shape()))),
@@ -253,7 +188,7 @@ fn sums(builder: &mut Builder, lines: &View, axis: usize, zero: Option<&View>) -
 }
 
 /// Returns the convolution of images, plus a number for each filter.
-fn convolved(
+pub(super) fn convolved(
     operator: &Operator<'_>,
     builder: &mut Builder,
     x: &Centred,

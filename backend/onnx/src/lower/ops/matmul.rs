@@ -1,7 +1,7 @@
 //! Matrix products. The op set multiplies in `f32` and `f64`; narrower floating-point types are converted. Integers are
 //! multiplied as integers, modulo 2ⁿ.
 
-use super::integer::grid_product;
+use super::grid::grid_product;
 use super::{Builder, Entry, Epilogue, Fault, Operator, Term, View, domain_of, expression};
 use anabranch_kernels::op::{Domain, Literal, MatMul};
 use anabranch_kernels::{DType, Shape};
@@ -123,7 +123,12 @@ fn gemm(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fau
     };
     let epilogue = scaled_sum(alpha, beta, addend);
     if !transpose_a && let Some(product) = grid_product(builder, a, (b, transpose_b))? {
-        return Ok(vec![builder.finished(&product, epilogue)?]);
+        let addend = epilogue.operands.first().filter(|_| [alpha, beta] == [1.0; 2]).cloned();
+        let result = builder.finished(&product, epilogue)?;
+        if let Some(addend) = addend {
+            builder.remember_offset(&product, &addend, &result);
+        }
+        return Ok(vec![result]);
     }
     if !transpose_a && let Some(product) = builder.narrow_product(a, (b, transpose_b), &epilogue)? {
         return Ok(vec![builder.cast(&product, dtype)?]);

@@ -26,6 +26,7 @@ mod elementwise;
 mod expand;
 mod gather;
 mod generate;
+mod grid;
 mod integer;
 mod late;
 mod layout;

@@ -1,6 +1,7 @@
 //! Conversions to and from a grid of integers or narrow floats, `x ≈ (q − zero point) · scale`.
 
 use super::cast::element_type;
+use super::grid::sums_on_grid;
 use super::{Builder, Entry, Fault, Operator, View, axis_of, domain_of};
 use anabranch_kernels::op::{Binary, Domain, ReduceKind, Unary};
 use anabranch_kernels::{DType, Shape};
@@ -16,6 +17,9 @@ pub(super) fn quantize(operator: &Operator<'_>, builder: &mut Builder) -> Result
         Some(zero_point) => return Err(Fault::of_type(2, zero_point.dtype(), "of the type `output_dtype`")),
         None => asked.unwrap_or(DType::U8),
     };
+    if let Some(rounded) = sums_on_grid(builder, x, (scale, operator.optional(2)), dtype)? {
+        return Ok(vec![rounded]);
+    }
     let precision = type_attribute(operator, "precision")?.unwrap_or(scale.dtype());
     let doubles = [precision, x.dtype(), scale.dtype()].contains(&DType::F64);
     let work = if doubles { DType::F64 } else { DType::F32 };
@@ -48,7 +52,7 @@ pub(super) fn rounded(builder: &mut Builder, x: &View, zero_point: Option<&View>
 }
 
 /// Returns the least and the greatest integer of a type for quantisation.
-fn bounds(dtype: DType) -> Result<(f64, f64), Fault> {
+pub(super) fn bounds(dtype: DType) -> Result<(f64, f64), Fault> {
     Ok(match dtype {
         DType::U8 => (0.0, 255.0),
         DType::I8 => (-128.0, 127.0),
