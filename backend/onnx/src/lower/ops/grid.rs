@@ -122,9 +122,9 @@ pub(super) fn range_of(dtype: DType) -> Result<[i16; 2], Fault> {
     Ok([least as i16, greatest as i16])
 }
 
-/// Returns `round(sum · scale + offset) + zero` within a range of the zero point's type, if the sums are those of a
-/// product of integers, and if scale and offset are the same for each of its channels or columns. The product is
-/// computed again; its other result is not needed if nothing else reads it.
+/// Returns `round(sum · scale + offset) + zero` within a range of the zero point's type. The sums must be those of a
+/// product of integers, and scale and offset the same for each of its channels or columns. The product is computed
+/// again; its other result is not needed if nothing else reads it.
 pub(super) fn rounded_sums(
     builder: &mut Builder,
     sums: &View,
