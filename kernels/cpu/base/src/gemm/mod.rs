@@ -50,7 +50,7 @@ const TILE_BLOCKS: usize = 16;
 /// Maximum elements of A that a tile reads in one sweep if it packs its part of B: a quarter of an L2 cache of 1 MiB.
 const TILE_LEFT: usize = 1 << 16;
 
-/// Operations below which a tile is not cut further: about ten microseconds of one core.
+/// Operations below which a tile is not cut further for a small team: about ten microseconds of one core.
 const TILE_WORK: usize = 1 << 21;
 
 /// Operations below which not even a large team cuts a tile further: to take up a part costs a tenth of a microsecond.

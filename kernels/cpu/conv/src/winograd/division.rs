@@ -21,14 +21,11 @@ const ENOUGH_PARTS: usize = 4;
 /// Most threads of a small team.
 const SMALL_TEAM: usize = 4;
 
-/// Most parts of a thread that are looked at for a large team, besides blocks of all output channels.
+/// Most parts of a thread that are looked at for a large team.
 const MOST_TURNS: usize = 3;
 
-/// Output channels whose products take as long as the transforms of a tile's inputs.
+/// Output channels whose products take as long as the transforms of a part's inputs.
 const TRANSFORM: usize = 6;
-
-/// Tiles whose products take as long as reading the weights.
-const WEIGHTS: usize = 4;
 
 /// Division of an image into tiles, and into blocks of whole rows of tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,20 +72,16 @@ impl Division {
         let most = (BLOCK_TILES.min(tile.most_tiles(geometry.channels)) / across.max(1)).max(1);
         let least = ENOUGH_PARTS.div_ceil((geometry.images * panels).max(1)).min(rows);
         let down = rows.div_ceil(rows.div_ceil(most).max(least).max(1)).max(1);
-        Self::of(geometry, tile, Blocks { across, down, rows }, geometry.maps)
-    }
-
-    /// Creates the division of these blocks into stripes of so many output channels.
-    fn of(geometry: &Geometry, tile: WinogradTile, blocks: Blocks, stripe: usize) -> Self {
         let Geometry { images, maps, output: [_, wide], .. } = *geometry;
-        let tile_columns = blocks.down * tile.outputs() * wide;
-        let parts = Grid { batch: images, rows: maps, columns: geometry.pixels(), tile_rows: stripe, tile_columns };
-        Self { blocks, parts }
+        let tile_columns = down * tile.outputs() * wide;
+        let parts = Grid { batch: images, rows: maps, columns: geometry.pixels(), tile_rows: maps, tile_columns };
+        Self { blocks: Blocks { across, down, rows }, parts }
     }
 
-    /// Returns the division for so many threads.
-    pub(super) fn for_team(&self, geometry: &Geometry, tile: WinogradTile, threads: usize) -> Self {
-        if threads > SMALL_TEAM { self.for_large_team(geometry, tile, threads) } else { self.for_small_team(threads) }
+    /// Returns the division for so many threads. The blocks stay, because the order of a product's sums depends on its
+    /// rows.
+    pub(super) fn for_team(&self, threads: usize) -> Self {
+        if threads > SMALL_TEAM { self.for_large_team(threads) } else { self.for_small_team(threads) }
     }
 
     /// Returns this division, or stripes of output channels if threads cannot share blocks equally.
@@ -103,23 +96,19 @@ impl Division {
         Self { parts: Grid { tile_rows: maps.max(LEAST_MAPS), ..self.parts }, ..*self }
     }
 
-    /// Returns the division that takes the least time: that of a part times the parts of a thread. Of equal ones the
-    /// one with the fewest parts.
-    fn for_large_team(&self, geometry: &Geometry, tile: WinogradTile, threads: usize) -> Self {
-        let maps = geometry.maps;
+    /// Returns the stripes that take the least time: that of a part times the parts of a thread. Of equal ones the one
+    /// with the fewest parts.
+    fn for_large_team(&self, threads: usize) -> Self {
+        let (blocks, maps) = (self.parts.tiles().max(1), self.parts.rows);
         let time = |division: &Self| {
-            let Self { blocks, parts } = division;
-            let (tiles, stripe) = (blocks.tiles(), parts.tile_rows.min(maps));
-            parts.tiles().div_ceil(threads) * (tiles * TRANSFORM + (tiles + WEIGHTS) * stripe)
+            let Grid { tile_rows, .. } = division.parts;
+            division.parts.tiles().div_ceil(threads) * (TRANSFORM + tile_rows.min(maps))
         };
-        let downs = (1..=self.blocks.down).rev();
-        let all = downs.flat_map(|down| {
-            let blocks = Blocks { down, ..self.blocks };
-            // As many stripes as make one to so many parts for each thread.
-            (1..=MOST_TURNS).map(move |turns| {
-                let stripes = (turns * threads / (geometry.images * blocks.count()).max(1)).max(1);
-                Self::of(geometry, tile, blocks, maps.div_ceil(stripes).next_multiple_of(LANES))
-            })
+        // As many stripes as give each thread one part, two or more.
+        let stripes = (1..=MOST_TURNS).map(|turns| (turns * threads / blocks).max(1));
+        let all = stripes.map(|stripes| {
+            let tile_rows = maps.div_ceil(stripes).next_multiple_of(LANES);
+            Self { parts: Grid { tile_rows, ..self.parts }, ..*self }
         });
         all.min_by_key(|division| (time(division), division.parts.tiles())).unwrap_or(*self)
     }

@@ -5,7 +5,7 @@
 //!
 //! Tiles are computed block by block, so that the transformed values and the products stay in the core's own caches. A
 //! block's products are computed for a panel of output channels at a time, and become outputs at once. If
-//! threads cannot share blocks equally, parts are smaller blocks or some of the output channels of blocks.
+//! threads cannot share blocks equally, parts are some of the output channels of blocks.
 //!
 //! The result differs from direct convolution by rounding at the size of the greatest value that a tile reads. An
 //! outlier therefore spoils outputs whose windows do not touch it. If a value or its multiples are not finite, all
@@ -74,7 +74,7 @@ impl Kernel {
 
     /// Returns the division for so many threads.
     fn division(&self, threads: usize) -> Division {
-        self.division.for_team(&self.geometry, self.winograd_tile, threads)
+        self.division.for_team(threads)
     }
 
     /// Returns the sizes of a block's transformed inputs, a matrix of tiles and channels for each position: the rows of

@@ -190,6 +190,16 @@ fn bits_do_not_depend_on_the_threads() {
             assert!(others.iter().all(same), "{size:?} by {winograd_tile:?}");
         }
     }
+    // Blocks of other sizes would sum in another order.
+    for (channels, size) in [(64, 14), (128, 28), (64, 7)] {
+        let case = Case::new(1, [channels; 2], [size; 2], [1; 4]);
+        for (micro, winograd_tile) in micro_kernels().into_iter().flat_map(|micro| BOTH.map(|both| (micro, both))) {
+            let kernel = case.kernel(micro, winograd_tile);
+            let [first, others @ ..] = TEAMS.each_ref().map(|team| run(&kernel, &case.node, &case.inputs, team));
+            let same = |other: &Vec<f32>| first.iter().zip(other).all(|(a, b)| a.to_bits() == b.to_bits());
+            assert!(others.iter().all(same), "{channels} channels of {size}² by {winograd_tile:?}");
+        }
+    }
 }
 
 #[test]
