@@ -1,6 +1,6 @@
 //! Sums and extremes of slices, in 32 lanes that are then combined pairwise: the same tree on every processor.
 
-use super::row_folds::{LONGEST, VectorFold, fold_rows};
+use super::row_folds::{LONGEST, VectorFold, fold_row, fold_rows};
 pub use super::vector::LANES;
 use super::vector::{Isa, Loop, joined, vectorised};
 use bytemuck::Pod;
@@ -157,6 +157,12 @@ impl<const GREATEST: bool> Loop for ExtremeEach<'_, GREATEST> {
             let suspect = match target.first_chunk_mut() {
                 Some(target) if count <= LONGEST => {
                     I::store(fold_rows::<I, _>(rows, |_| Extremes::<GREATEST>), target);
+                    is_suspect::<I>(rows)
+                }
+                // Of zeros of both signs, those rows and these give the same.
+                None if count <= LONGEST => {
+                    let rows_of = target.iter_mut().zip(rows.chunks_exact(count));
+                    rows_of.for_each(|(to, row)| *to = fold_row::<I, _>(row, Extremes::<GREATEST>));
                     is_suspect::<I>(rows)
                 }
                 _ => target.iter_mut().zip(rows.chunks_exact(count)).fold(false, |suspect, (to, row)| {
@@ -434,7 +440,11 @@ mod tests {
     fn rows_that_are_folded_together_have_the_bits_of_single_rows() {
         for count in (1..70).chain([255, 256, 257, 4096, 4097]) {
             for rows in [1, 15, 16, 17, 40].into_iter().filter(|rows| rows * count < 70_000) {
+                // Zeros of both signs are the greatest and the least in some rows.
+                let zero = |i: usize| if i % 5 < 2 { -0.0f32 } else { 0.0 };
                 let element = |i: usize| match (i * 31) % 97 {
+                    _ if count % 6 == 2 => zero(i),
+                    other if count % 11 == 3 => -(other as f32 / 40.0).floor(),
                     0 if count % 3 == 0 => f32::NAN,
                     1 if count % 5 == 0 => f32::INFINITY,
                     2 if count % 7 == 0 => -0.0,

@@ -4,7 +4,7 @@
 //! joined together: each step joins the neighbours in two vectors, and its results fill one vector. Each row still has
 //! the tree of [`joined`](super::vector::joined), so that its fold has the same bits.
 
-use super::vector::{Isa, LANES};
+use super::vector::{Isa, LANES, joined};
 
 /// Maximum elements of rows that are folded together: in longer rows, joining lanes takes little of the time.
 pub const LONGEST: usize = 256;
@@ -29,24 +29,35 @@ pub trait VectorFold: Copy {
 pub fn fold_rows<I: Isa, F: VectorFold>(rows: &[f32], fold: impl Fn(usize) -> F) -> I::Vector {
     let mut folds = [I::splat(F::EMPTY); LANES];
     for (at, (to, row)) in folds.iter_mut().zip(rows.chunks_exact(rows.len() / LANES)).enumerate() {
-        let fold = fold(at);
-        let (mut low, mut high) = (I::splat(F::EMPTY), I::splat(F::EMPTY));
-        let (blocks, rest) = row.as_chunks::<{ 2 * LANES }>();
-        for block in blocks {
-            let halves = block.as_chunks().0;
-            low = fold.add::<I>(low, I::load(&halves[0]));
-            high = fold.add::<I>(high, I::load(&halves[1]));
-        }
-        let (first, second) = rest.split_at(rest.len().min(LANES));
-        if !first.is_empty() {
-            low = fold.add::<I>(low, part::<I>(first, fold.absent()));
-        }
-        if !second.is_empty() {
-            high = fold.add::<I>(high, part::<I>(second, fold.absent()));
-        }
-        *to = F::join::<I>(low, high);
+        *to = lanes_of::<I, F>(row, fold(at));
     }
     joined_rows::<I>(folds, F::join::<I>)
+}
+
+/// Folds one row, with the bits of [`fold_rows`].
+#[inline(always)]
+pub fn fold_row<I: Isa, F: VectorFold>(row: &[f32], fold: F) -> f32 {
+    joined::<I>(lanes_of::<I, F>(row, fold), F::join::<I>)
+}
+
+/// Folds a row into the lanes of a vector.
+#[inline(always)]
+fn lanes_of<I: Isa, F: VectorFold>(row: &[f32], fold: F) -> I::Vector {
+    let (mut low, mut high) = (I::splat(F::EMPTY), I::splat(F::EMPTY));
+    let (blocks, rest) = row.as_chunks::<{ 2 * LANES }>();
+    for block in blocks {
+        let halves = block.as_chunks().0;
+        low = fold.add::<I>(low, I::load(&halves[0]));
+        high = fold.add::<I>(high, I::load(&halves[1]));
+    }
+    let (first, second) = rest.split_at(rest.len().min(LANES));
+    if !first.is_empty() {
+        low = fold.add::<I>(low, part::<I>(first, fold.absent()));
+    }
+    if !second.is_empty() {
+        high = fold.add::<I>(high, part::<I>(second, fold.absent()));
+    }
+    F::join::<I>(low, high)
 }
 
 /// Loads at most [`LANES`] elements; the remaining lanes are `beyond`.
