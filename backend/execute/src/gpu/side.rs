@@ -137,7 +137,10 @@ impl Making<'_> {
         let known = self.gpu.pipeline_count();
         while self.gpu.pipeline_count() == known && step() {}
         let left = nodes.len().saturating_sub(next.load(Ordering::Relaxed));
-        let threads = thread::available_parallelism().map_or(1, NonZero::get).min(left.div_ceil(FEW));
+        let threads = match self.gpu.compiles_in_parallel() {
+            true => thread::available_parallelism().map_or(1, NonZero::get).min(left.div_ceil(FEW)),
+            false => 1,
+        };
         thread::scope(|scope| {
             // If the system starts no more threads, the existing threads do the work.
             let helpers: Vec<_> =

@@ -38,6 +38,7 @@ pub struct Gpu {
     device: wgpu::Device,
     queue: wgpu::Queue,
     facts: GpuLimits,
+    interface: wgpu::Backend,
     fault: Arc<OnceLock<Fault>>,
     pipelines: Pipelines,
 }
@@ -58,18 +59,24 @@ impl Gpu {
             memory_hints: wgpu::MemoryHints::Manual { suballocated_device_memory_block_size: BLOCK..BLOCK },
             ..Default::default()
         };
-        let name = adapter.get_info().name;
+        let wgpu::AdapterInfo { name, backend: interface, .. } = adapter.get_info();
         let opened = one_at_a_time(|| pollster::block_on(adapter.request_device(&description)));
         let (device, queue) = opened.map_err(|error| KernelError::Gpu(format!("{name} cannot be opened: {error}")))?;
         let fault = Arc::new(OnceLock::new());
         record_faults(&device, &fault);
         let facts = GpuLimits::from(&limits);
-        Ok(Self { device, queue, facts, fault, pipelines: Pipelines::default() })
+        Ok(Self { device, queue, facts, interface, fault, pipelines: Pipelines::default() })
     }
 
     /// Returns the device, for buffers and encoders.
     pub fn device(&self) -> &wgpu::Device {
         &self.device
+    }
+
+    /// Whether several threads can compile pipelines at the same time. Under OpenGL they wait for each other, and wgpu
+    /// panics if one waits for seconds.
+    pub fn compiles_in_parallel(&self) -> bool {
+        self.interface != wgpu::Backend::Gl
     }
 
     /// Returns the device's only queue.

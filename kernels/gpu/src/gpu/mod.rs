@@ -3,7 +3,8 @@
 //! [`supports`] decides from a node's shapes alone whether it can run on a GPU of given [`GpuLimits`]. [`compile`]
 //! records the node's dispatches over fixed buffers once, and [`Kernel::encode`] adds them to a pass at every run. All
 //! tensors that are computed are `f32`; lengths, positions and narrow weights are read as they are. Shaders run with
-//! wgpu's bounds checks, so no node can read or write outside its buffers.
+//! wgpu's bounds checks, so no node can read or write outside its buffers. Under OpenGL only a robust context of the
+//! driver checks buffers.
 //!
 //! A kernel's result has the same bits at every run on the same device. The shapes alone decide how work is cut, every
 //! reduction is a fixed tree, and nothing is accumulated atomically.
