@@ -163,7 +163,7 @@ def test_a_model_that_does_not_fit_without_a_lost_node_names_the_node(platform, 
     data = with_memory(platform, 3 * WIDTH * WIDTH * 4).dict()
     for node in data["nodes"][1:]:
         node["id"] = None
-    with pytest.raises(ab.errors.PlacementError, match=r"weights take.*node2.* start nodes, and call rebalance\(\)"):
+    with pytest.raises(ab.errors.PlacementError, match=r"weights take.*node2.* start nodes, and measure the platform again"):
         cluster.Pipeline(model, cluster.Platform._of(data), measure=False, replicate=False, **ONE_CPU)
 
 

@@ -48,8 +48,9 @@ class InThread:
     def cancel(self) -> None:
         """Ends the wait for an item. No more are asked for."""
         self._is_cancelled = True
-        if self._asked is not None:
-            self._asked.cancel()
+        # The other thread may take it away meanwhile.
+        if (asked := self._asked) is not None:
+            asked.cancel()
 
     def has_next(self) -> bool:
         """Whether the next item, or the end, has come. Asks for it."""

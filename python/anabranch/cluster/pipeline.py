@@ -363,7 +363,8 @@ class Pipeline:
         except (MemoryLimitError, PlacementError) as error:
             if not (lost := [node.name for node in self.platform.nodes if node.name not in self._alive]):
                 raise
-            text = f"{error}; {', '.join(lost)} of the platform cannot be used: start nodes, and call rebalance()"
+            step = "measure the platform again" if self._line is None else "call rebalance()"
+            text = f"{error}; {', '.join(lost)} of the platform cannot be used: start nodes, and {step}"
             raise _host.unpacked({**_host.packed("", error), "text": text}) from None
 
     def _open_within_memory(self) -> None:

@@ -180,7 +180,7 @@ class Platform:
             links = [
                 ((str(link["from"]), str(link["to"])), (float(link["latency"]), float(link["rate"]))) for link in data["links"]
             ]
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, OverflowError, TypeError, ValueError) as error:
             raise InputError(f"a node or link is incomplete or wrong: {error!r}") from error
         if twice := _twice([ends for ends, _ in links]):
             raise InputError(f"the link from {twice[0]} to {twice[1]} is given twice; leave one of them")
