@@ -159,7 +159,7 @@ impl<const GREATEST: bool> Loop for ExtremeEach<'_, GREATEST> {
                     I::store(fold_rows::<I, _>(rows, |_| Extremes::<GREATEST>), target);
                     is_suspect::<I>(rows)
                 }
-                // Of zeros of both signs, those rows and these give the same.
+                // Both ways give the same of zeros of both signs.
                 None if count <= LONGEST => {
                     let rows_of = target.iter_mut().zip(rows.chunks_exact(count));
                     rows_of.for_each(|(to, row)| *to = fold_row::<I, _>(row, Extremes::<GREATEST>));
