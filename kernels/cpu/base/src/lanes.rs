@@ -44,8 +44,9 @@ pub trait Fold: Copy {
     /// Inlined always.
     #[inline(always)]
     fn fold_rows<I: Isa>(self, rows: &[Self::Number], target: &mut [Self::Number; LANES]) {
-        let rows = rows.chunks_exact(rows.len() / LANES);
-        target.iter_mut().zip(rows).for_each(|(to, row)| *to = fold_inside::<I, Self>(self, row));
+        for (to, row) in target.iter_mut().zip(rows.chunks_exact(rows.len() / LANES)) {
+            *to = fold_inside::<I, Self>(self, row);
+        }
     }
 }
 
@@ -84,13 +85,15 @@ impl<F: Fold> Loop for Each<'_, F> {
         if count <= LONGEST {
             let (together, rest) = target.as_chunks_mut::<LANES>();
             let (rows, last) = source.split_at(together.len() * LANES * count);
-            together
-                .iter_mut()
-                .zip(rows.chunks_exact(LANES * count))
-                .for_each(|(to, rows)| fold.fold_rows::<I>(rows, to));
+            // No closures in this function: one that is not inlined would not have the instruction set.
+            for (to, rows) in together.iter_mut().zip(rows.chunks_exact(LANES * count)) {
+                fold.fold_rows::<I>(rows, to);
+            }
             (source, target) = (last, rest);
         }
-        target.iter_mut().zip(source.chunks_exact(count)).for_each(|(to, row)| *to = fold_inside::<I, F>(fold, row));
+        for (to, row) in target.iter_mut().zip(source.chunks_exact(count)) {
+            *to = fold_inside::<I, F>(fold, row);
+        }
     }
 }
 
@@ -161,15 +164,20 @@ impl<const GREATEST: bool> Loop for ExtremeEach<'_, GREATEST> {
                 }
                 // Both ways give the same of zeros of both signs.
                 None if count <= LONGEST => {
-                    let rows_of = target.iter_mut().zip(rows.chunks_exact(count));
-                    rows_of.for_each(|(to, row)| *to = fold_row::<I, _>(row, Extremes::<GREATEST>));
+                    for (to, row) in target.iter_mut().zip(rows.chunks_exact(count)) {
+                        *to = fold_row::<I, _>(row, Extremes::<GREATEST>);
+                    }
                     is_suspect::<I>(rows)
                 }
-                _ => target.iter_mut().zip(rows.chunks_exact(count)).fold(false, |suspect, (to, row)| {
-                    let (found, of_row) = extreme_inside::<I, GREATEST>(row);
-                    *to = found;
-                    suspect | of_row
-                }),
+                _ => {
+                    let mut suspect = false;
+                    for (to, row) in target.iter_mut().zip(rows.chunks_exact(count)) {
+                        let (found, of_row) = extreme_inside::<I, GREATEST>(row);
+                        *to = found;
+                        suspect |= of_row;
+                    }
+                    suspect
+                }
             };
             if suspect {
                 let rows = target.iter_mut().zip(rows.chunks_exact(count));

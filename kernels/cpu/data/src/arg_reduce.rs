@@ -242,12 +242,13 @@ fn search<'a, T: Pod, K: Key, E: Iterator<Item = &'a T>>(
     target: &mut [i64],
     key: impl Fn(T) -> K,
 ) {
+    let mut row = [T::zeroed(); BLOCK];
+    let row = &mut row[..target.len()];
     for at in 0..count {
         // Elements that are apart do not become vectors, so that keys are compared in a loop of their own.
-        let mut row = [T::zeroed(); BLOCK];
-        row.iter_mut().zip(elements(at)).take(target.len()).for_each(|(to, element)| *to = *element);
-        for ((target, best), element) in target.iter_mut().zip(&mut *bests).zip(row) {
-            let key = key(element);
+        row.iter_mut().zip(elements(at)).for_each(|(to, element)| *to = *element);
+        for ((target, best), element) in target.iter_mut().zip(&mut *bests).zip(&*row) {
+            let key = key(*element);
             let better = better(last, key, *best);
             *best = if better { key } else { *best };
             *target = if better { at as i64 } else { *target };
