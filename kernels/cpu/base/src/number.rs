@@ -191,7 +191,9 @@ impl<T: Exponential, S: Iterator<Item = usize> + Clone> Loop for Exponentials<'_
             most.iter_mut().zip(&*target).filter(|(_, x)| x.is_finite()).for_each(|(most, x)| *most = *x);
             for start in self.starts.clone() {
                 let row = &self.source[start + block * COLUMNS..][..target.len()];
-                sums.iter_mut().zip(row).zip(&most).for_each(|((sum, x), most)| *sum += (*x - *most).exp::<I>());
+                for ((sum, x), most) in sums.iter_mut().zip(row).zip(&most) {
+                    *sum += (*x - *most).exp::<I>();
+                }
             }
             for ((to, sum), most) in target.iter_mut().zip(sums).zip(most) {
                 *to = if to.is_finite() { sum.ln::<I>() + most } else { *to };

@@ -2,7 +2,7 @@
 //!
 //! Joining the lanes of a short row takes longer than folding its elements. The lanes of [`LANES`] rows are therefore
 //! joined together: each step joins the neighbours in two vectors, and its results fill one vector. Each row still has
-//! the tree of [`joined`](super::vector::joined), so that its fold has the same bits.
+//! the tree of [`joined`], so that its fold has the same bits.
 
 use super::vector::{Isa, LANES, joined};
 
@@ -63,7 +63,10 @@ fn lanes_of<I: Isa, F: VectorFold>(row: &[f32], fold: F) -> I::Vector {
 /// Loads at most [`LANES`] elements; the remaining lanes are `beyond`.
 #[inline(always)]
 fn part<I: Isa>(from: &[f32], beyond: f32) -> I::Vector {
-    from.first_chunk().map_or_else(|| I::load_part(from, I::splat(beyond)), I::load)
+    match from.first_chunk() {
+        Some(from) => I::load(from),
+        None => I::load_part(from, I::splat(beyond)),
+    }
 }
 
 /// Joins all lanes of each vector into one lane of the result, in the order of the vectors.

@@ -116,9 +116,14 @@ impl<T: Pod, K: Key, F: Fn(T) -> K + Copy> Loop for Search<'_, T, K, F> {
             self;
         let last = op.last;
         if inner == 1 && count <= SHORT {
+            // Elements that are apart do not become vectors.
+            let mut rows = [T::zeroed(); SHORT * BLOCK];
             let lines = elements::<T>(slices).chunks(BLOCK * count);
             for (lines, target) in lines.zip(target.chunks_mut(BLOCK)) {
-                together(last, count, |at| lines[at..].iter().step_by(count), target, key);
+                for (at, row) in rows.chunks_exact_mut(BLOCK).take(count).enumerate() {
+                    row.iter_mut().zip(lines[at..].iter().step_by(count)).for_each(|(to, element)| *to = *element);
+                }
+                together(last, count, |at| &rows[at * BLOCK..], target, key);
             }
             return;
         }
@@ -131,7 +136,7 @@ impl<T: Pod, K: Key, F: Fn(T) -> K + Copy> Loop for Search<'_, T, K, F> {
             } else {
                 for (block, target) in target.chunks_mut(BLOCK).enumerate() {
                     let lines = &slice[first + block * BLOCK..];
-                    together(last, count, |at| lines[at * inner..].iter(), target, key);
+                    together(last, count, |at| &lines[at * inner..], target, key);
                 }
             }
         }
@@ -201,7 +206,7 @@ fn narrow<T: Pod, K: Key>(last: bool, slice: &[T], target: &mut [i64], key: impl
     let (mut bests, mut places) = ([K::default(); BLOCK], [0; BLOCK]);
     let places = &mut places[..many * width];
     let count = wide.len() / places.len();
-    search(last, count, |at| wide[at * many * width..].iter(), &mut bests, places, key);
+    search(last, count, |at| &wide[at * many * width..], &mut bests, places, key);
     for (line, target) in target.iter_mut().enumerate() {
         let (mut best, mut found) = (K::default(), 0);
         let of_wide = (0..many * usize::from(count > 0)).map(|row| {
@@ -219,35 +224,31 @@ fn narrow<T: Pod, K: Key>(last: bool, slice: &[T], target: &mut [i64], key: impl
     }
 }
 
-/// Searches up to [`BLOCK`] lines of `count` elements; `elements` returns one element of each line.
+/// Searches up to [`BLOCK`] lines of `count` elements; `row` returns one element of each line.
 #[inline(always)]
-fn together<'a, T: Pod, K: Key, E: Iterator<Item = &'a T>>(
+fn together<'a, T: Pod, K: Key>(
     last: bool,
     count: usize,
-    elements: impl Fn(usize) -> E,
+    row: impl Fn(usize) -> &'a [T],
     target: &mut [i64],
     key: impl Fn(T) -> K,
 ) {
     target.fill(0);
-    search(last, count, elements, &mut [K::default(); BLOCK], target, key);
+    search(last, count, row, &mut [K::default(); BLOCK], target, key);
 }
 
 /// Searches like [`together`], from the least key at index 0 on, and returns the greatest keys, too.
 #[inline(always)]
-fn search<'a, T: Pod, K: Key, E: Iterator<Item = &'a T>>(
+fn search<'a, T: Pod, K: Key>(
     last: bool,
     count: usize,
-    elements: impl Fn(usize) -> E,
+    row: impl Fn(usize) -> &'a [T],
     bests: &mut [K; BLOCK],
     target: &mut [i64],
     key: impl Fn(T) -> K,
 ) {
-    let mut row = [T::zeroed(); BLOCK];
-    let row = &mut row[..target.len()];
     for at in 0..count {
-        // Elements that are apart do not become vectors, so that keys are compared in a loop of their own.
-        row.iter_mut().zip(elements(at)).for_each(|(to, element)| *to = *element);
-        for ((target, best), element) in target.iter_mut().zip(&mut *bests).zip(&*row) {
+        for ((target, best), element) in target.iter_mut().zip(&mut *bests).zip(row(at)) {
             let key = key(*element);
             let better = better(last, key, *best);
             *best = if better { key } else { *best };

@@ -83,7 +83,17 @@ impl Loop for Rows<'_> {
         let Self { kernel: &NormalizeKernel { columns, epsilon, center, .. }, source, mut form, target } = self;
         if columns <= SHORT {
             short_rows(columns, epsilon, center, source, target);
-            target.chunks_exact_mut(columns).for_each(|row| form.change(row));
+            let rows = target.chunks_exact_mut(columns);
+            match form {
+                Form::Nothing => {}
+                // Without a choice for each row, whose elements may be one.
+                Form::Alike(form) => rows.for_each(|row| form.change(row)),
+                Form::Uniform(_) => {
+                    for row in rows {
+                        form.change(row);
+                    }
+                }
+            }
             return;
         }
         let (count, next) = (columns as f32, next_row(columns));
