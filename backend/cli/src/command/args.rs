@@ -42,8 +42,10 @@ pub(crate) struct DeviceArgs {
     /// Count a software Vulkan adapter (llvmpipe) as a GPU
     #[arg(long)]
     pub(crate) software_gpu: bool,
-    /// Find GPUs by vulkan, metal, dx12 or gl [default: not gl]
-    #[arg(long, value_name = "INTERFACE", hide_short_help = true)]
+    /// Find GPUs by vulkan, metal, dx12 or gl
+    ///
+    /// By default all interfaces of the system are used except `gl`, OpenGL.
+    #[arg(long, value_name = "API", hide_short_help = true)]
     pub(crate) gpu_backend: Option<GpuBackend>,
     /// Use no GPU
     #[arg(long, conflicts_with_all = ["software_gpu", "gpu_backend"])]
