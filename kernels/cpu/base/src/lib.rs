@@ -16,7 +16,6 @@ pub mod math;
 pub mod number;
 pub mod order;
 pub mod overlap;
-pub mod row_folds;
 pub mod sorted;
 pub mod strided;
 pub mod team;
