@@ -39,7 +39,7 @@ pub(crate) struct DeviceArgs {
     /// Set the threads of each CPU device [default: one per core]
     #[arg(long, value_name = "N", value_parser = parse_count)]
     pub(crate) threads: Option<NonZeroUsize>,
-    /// Count a software Vulkan adapter (llvmpipe) as a GPU
+    /// Count a software adapter (llvmpipe) as a GPU
     #[arg(long)]
     pub(crate) software_gpu: bool,
     /// Find GPUs by vulkan, metal, dx12 or gl

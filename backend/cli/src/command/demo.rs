@@ -46,7 +46,7 @@ pub(crate) struct DemoCommand {
     /// Write the HTML page to this file, replacing an older page
     #[arg(long, value_name = "FILE.html", default_value = PAGE, value_parser = file_of(&["html"]))]
     html: PathBuf,
-    /// Count a software Vulkan adapter (llvmpipe) as a GPU
+    /// Count a software adapter (llvmpipe) as a GPU
     #[arg(long)]
     software_gpu: bool,
     /// Use no GPU

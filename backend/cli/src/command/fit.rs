@@ -43,7 +43,7 @@ Examples:
 pub(crate) struct FitCommand {
     #[command(flatten)]
     model: ModelArgs,
-    /// Devices, if the graph has none (CSV of Laich 2017, or JSON)
+    /// Devices, if the graph has none (CSV or JSON)
     #[arg(value_name = "DEVICES")]
     devices_file: Option<PathBuf>,
     /// Allow this slowdown against the whole machine
@@ -67,7 +67,7 @@ pub(crate) struct FitCommand {
         help_heading = "Placement"
     )]
     place: Vec<String>,
-    /// Measure this many runs per plan [default: up to 15 within 1 s]
+    /// Measure N runs per plan [default: 15 within 1 s]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000), help_heading = "Model")]
     repeat: Option<u32>,
     #[command(flatten)]

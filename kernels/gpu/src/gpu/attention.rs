@@ -360,6 +360,15 @@ mod tests {
                 Case { bias: Some(bias), ..Case::new(op.clone(), sizes, &[capacity as i64, 0]) }.check();
             }
         }
+        // One part of one tile, one of four, and two of two.
+        for (batch, heads, capacity, splits) in [(1, 3, 200, 1), (16, 32, 3 * TILE + 9, 1), (16, 16, 3 * TILE + 9, 2)] {
+            let op = Attention { after: None, ..PLAIN };
+            let filled: Vec<i64> = (0..batch as i64).map(|row| (row * 67 + 61) % capacity as i64).collect();
+            let case = Case::new(op, [batch, heads, heads, 1, capacity, 8, 8], &filled);
+            let cut = Cut::new(case.node().attention_sizes().expect("sizes"));
+            assert_eq!((cut.lanes, cut.splits), (4, splits));
+            case.check();
+        }
         for [depth, width] in [[6, 8], [8, 6]] {
             let sizes = Case::new(PLAIN, [1, 1, 1, 1, 9, depth, width], &[9]).node().attention_sizes();
             assert_eq!(Cut::new(sizes.expect("sizes")).lanes, 1, "vectors do not make up all features");
@@ -391,9 +400,9 @@ mod tests {
 
     #[test]
     fn a_query_without_keys_is_zero_and_lost_scores_are_not_numbers() {
-        // One part of the keys, and several.
-        for capacity in [9, 600] {
-            let sizes = [1, 2, 1, 1, capacity, 4, 4];
+        // One part of the keys, and several; heads that share keys, and heads that do not.
+        for (capacity, shared) in [(9, 1), (600, 1), (9, 2), (600, 2)] {
+            let sizes = [1, 2, shared, 1, capacity, 4, 4];
             let case = Case { bias: Some([1, 1, 1, 1]), ..Case::new(PLAIN, sizes, &[capacity as i64]) };
             let mut inputs = case.inputs();
             for (summand, want) in [(f32::NEG_INFINITY, 0.0), (f32::INFINITY, f32::NAN), (f32::NAN, f32::NAN)] {
@@ -406,7 +415,12 @@ mod tests {
 
     #[test]
     fn lengths_beyond_the_capacity_read_nothing_outside() {
-        let case = Case::new(PLAIN, [1, 2, 1, 2, 9, 4, 4], &[9]);
+        for [shared, queries] in [[1, 2], [2, 1]] {
+            check_lengths(&Case::new(PLAIN, [1, 2, shared, queries, 9, 4, 4], &[9]));
+        }
+    }
+
+    fn check_lengths(case: &Case) {
         let mut whole = case.inputs();
         whole[3] = Tensor::from_i64s(&[1 << 29]);
         let want = Run::new(&case.node()).outputs(&whole).expect("runs");
@@ -418,7 +432,8 @@ mod tests {
         for bad in [-1, i64::MIN, -(1 << 32)] {
             let mut inputs = case.inputs();
             inputs[4] = Tensor::from_i64s(&[bad]);
-            assert_eq!(Run::new(&case.node()).outputs(&inputs).expect("runs")[0], [0.0; 16], "{bad}");
+            let made = &Run::new(&case.node()).outputs(&inputs).expect("runs")[0];
+            assert!(made.iter().all(|x| *x == 0.0), "{bad}");
         }
     }
 
