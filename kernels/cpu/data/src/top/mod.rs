@@ -25,6 +25,10 @@ const ROWS: usize = PART / 8;
 /// Elements whose pairs are made at a time, on the stack.
 const BLOCK: usize = if cfg!(test) { 4 } else { 64 };
 
+/// Maximum elements of rows that are sorted by exchanges, and number of such rows whose pairs are made at a time.
+const FEW: usize = 8;
+const TOGETHER: usize = 64;
+
 /// Algorithm for a row.
 #[derive(Clone, Copy, PartialEq)]
 enum Method {
@@ -81,20 +85,25 @@ impl TopKernel {
         }
     }
 
+    /// Returns the key that is less the earlier an element comes.
+    #[inline(always)]
+    fn ordered<R: Ranked>(&self, key: u64) -> u64 {
+        if self.largest { !key & R::LAST.key() } else { key }
+    }
+
     /// Writes the pairs of a row from `start` on. Row `group` begins at element
     /// `group / inner · count · inner + group % inner`.
     #[inline(always)]
     fn pairs<R: Ranked>(&self, source: &[u8], group: usize, start: usize, to: &mut [R]) {
         let size = self.dtype.size();
-        let ordered = |key: u64| if self.largest { !key & R::LAST.key() } else { key };
         if self.inner == 1 {
             let row = &source[(group * self.count + start) * size..][..to.len() * size];
-            return order::keys(self.dtype, row, to, |at, key| R::new(ordered(key), start + at));
+            return order::keys(self.dtype, row, to, |at, key| R::new(self.ordered::<R>(key), start + at));
         }
         let first = group / self.inner * self.count * self.inner + group % self.inner;
         for (index, to) in (start..).zip(to) {
             let element = &source[(first + index * self.inner) * size..][..size];
-            *to = R::new(ordered(order::key(self.dtype, element)), index);
+            *to = R::new(self.ordered::<R>(order::key(self.dtype, element)), index);
         }
     }
 
@@ -113,6 +122,8 @@ impl TopKernel {
                 let places = indices[start..].iter_mut().step_by(self.inner);
                 places.zip(first).for_each(|(place, pair)| *place = pair.position() as i64);
             }
+        } else if self.inner == 1 && self.count <= FEW {
+            self.select_few::<R>(team, source, indices);
         } else {
             self.select_short::<R>(team, source, indices);
         }
@@ -122,6 +133,32 @@ impl TopKernel {
             4 => self.pick::<u32>(team, source, indices, values),
             _ => self.pick::<u64>(team, source, indices, values),
         }
+    }
+
+    /// Selects in rows of a few consecutive elements. The pairs of many rows are made together, with positions in all
+    /// of them, and exchanges without branches move the first pairs of each row to its front.
+    fn select_few<R: Ranked>(&self, team: &Team, source: &[u8], indices: &mut [i64]) {
+        let (count, kept, size) = (self.count, self.kept, self.dtype.size());
+        let rows = (ROWS / count).max(1);
+        team.run_pieces(indices, rows * kept, &|piece, indices| {
+            let mut pairs = [R::LAST; FEW * TOGETHER];
+            for (block, indices) in indices.chunks_mut(TOGETHER * kept).enumerate() {
+                let pairs = &mut pairs[..indices.len() / kept * count];
+                let first = (piece * rows + block * TOGETHER) * count * size;
+                order::keys(self.dtype, &source[first..][..pairs.len() * size], pairs, |at, key| {
+                    R::new(self.ordered::<R>(key), at)
+                });
+                let rows = pairs.chunks_exact_mut(count).zip(indices.chunks_exact_mut(kept));
+                for (row, (pairs, places)) in rows.enumerate() {
+                    for front in 0..kept {
+                        for at in (front + 1..count).rev() {
+                            (pairs[at - 1], pairs[at]) = (pairs[at - 1].min(pairs[at]), pairs[at - 1].max(pairs[at]));
+                        }
+                    }
+                    places.iter_mut().zip(pairs).for_each(|(to, pair)| *to = (pair.position() - row * count) as i64);
+                }
+            }
+        });
     }
 
     /// Selects in rows that are not cut.
@@ -194,11 +231,19 @@ impl TopKernel {
     fn pick<T: Pod + Send + Sync>(&self, team: &Team, source: &[u8], indices: &[i64], values: &mut [u8]) {
         let (source, row) = (elements::<T>(source), self.kept * self.inner);
         team.run_pieces(elements_mut::<T>(values), PART, &|piece, values| {
-            for (at, value) in (piece * PART..).zip(values) {
+            let start = piece * PART;
+            // Element `at` of the slices that begin at `first`: a division for each element would take long.
+            let (mut first, mut at) = (start / row * self.count, start % row);
+            for (value, index) in values.iter_mut().zip(&indices[start..]) {
                 // After an interruption an index may be invalid.
-                let index = (at / row * self.count).wrapping_add(indices[at] as usize);
-                let from = index.wrapping_mul(self.inner).wrapping_add(at % self.inner);
+                let index = first.wrapping_add(*index as usize);
+                let column = if self.inner == 1 { 0 } else { at % self.inner };
+                let from = index.wrapping_mul(self.inner).wrapping_add(column);
                 source.get(from).into_iter().for_each(|element| *value = *element);
+                at += 1;
+                if at == row {
+                    (first, at) = (first + self.count, 0);
+                }
             }
         });
     }
@@ -326,6 +371,40 @@ mod tests {
                         assert_eq!(made[1].elements::<i64>(), Some(&want[..]), "{about}");
                         let picked = want.iter().map(|index| values[*index as usize].to_bits());
                         assert!(picked.eq(crate::testing::numbers(&made[0]).into_iter().map(f64::to_bits)), "{about}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn rows_of_a_few_elements_agree_with_a_stable_sort() {
+        for count in 1..=9 {
+            for (rows, inner) in [(1, 1), (7, 1), (200, 1), (20, 3)] {
+                for dtype in [DType::F32, DType::F64, DType::I8, DType::U64] {
+                    let special = |i: usize| [f64::NAN, 2.0, -0.0, 0.0, f64::INFINITY, -1.0][i * i * 7 % 6];
+                    let whole = |i: usize| (i * i * 7 % 6) as f64;
+                    let value = |i: usize| if dtype.is_float() { special(i) } else { whole(i) };
+                    let input = tensor(dtype, &[rows, count, inner], value);
+                    let values = crate::testing::numbers(&input);
+                    for kept in 1..=count {
+                        for largest in [true, false] {
+                            let made = top(&input, 1, largest, &[rows, kept, inner]);
+                            let indices = made[1].elements::<i64>().expect("indices");
+                            for line in 0..rows * inner {
+                                let (row, column) = (line / inner, line % inner);
+                                let of = |at: usize| values[(row * count + at) * inner + column];
+                                let line: Vec<f64> = (0..count).map(of).collect();
+                                let got = (0..kept).map(|at| indices[(row * kept + at) * inner + column]);
+                                let about = format!("{kept} of {rows} × {count} × {inner} {dtype}, largest {largest}");
+                                assert!(got.eq(first(&line, largest, kept)), "{about}");
+                            }
+                            let picked = crate::testing::numbers(&made[0]);
+                            for (at, picked) in picked.iter().enumerate() {
+                                let row = at / inner / kept * count + indices[at] as usize;
+                                assert_eq!(picked.to_bits(), values[row * inner + at % inner].to_bits());
+                            }
+                        }
                     }
                 }
             }
