@@ -19,7 +19,7 @@ const LEAST_MAPS: usize = 2 * LANES;
 const ENOUGH_PARTS: usize = 4;
 
 /// Most threads of a small team.
-const SMALL_TEAM: usize = 4;
+const SMALL_TEAM: usize = 8;
 
 /// Most parts of a thread that are looked at for a large team.
 const MOST_TURNS: usize = 3;
