@@ -22,24 +22,31 @@ use std::sync::Mutex;
 /// share `host_memory`.
 pub(super) fn detect(root: &Path, options: &DetectOptions, host_memory: u64, cpus: &[CpuDevice]) -> Found {
     let (software, backend) = (options.software_gpu, options.gpu_backend);
-    let adapters = adapters(backend.map_or(wgpu::Backends::PRIMARY, wgpu::Backends::from));
-    let infos: Vec<wgpu::AdapterInfo> = adapters.iter().map(wgpu::Adapter::get_info).collect();
+    let all = adapters(backend.map_or(wgpu::Backends::PRIMARY, wgpu::Backends::from));
+    let all: Vec<_> = all.into_iter().map(|adapter| (adapter.get_info(), adapter)).collect();
+    let reported: Vec<wgpu::AdapterInfo> = all.iter().map(|(info, _)| info.clone()).collect();
     let mut notes = Vec::new();
+    let is_fit = |(info, adapter): &(wgpu::AdapterInfo, wgpu::Adapter)| match KernelLimits::lack(adapter) {
+        Some(lack) => {
+            notes.push(format!("{} is left out: {lack}", info.name));
+            false
+        }
+        None => true,
+    };
+    // Another driver of a GPU may do what one lacks.
+    let (infos, adapters): (Vec<_>, Vec<_>) = all.into_iter().filter(is_fit).unzip();
     let mut gpus: Vec<GpuDevice> = Vec::new();
     for at in unique(&infos, &mut notes) {
-        let is_software = infos[at].device_type == wgpu::DeviceType::Cpu;
-        if !software && is_software {
-            continue;
-        }
-        if let Some(lack) = KernelLimits::lack(&adapters[at]) {
-            notes.push(format!("{} is left out: {lack}", infos[at].name));
-        } else {
+        if software || infos[at].device_type != wgpu::DeviceType::Cpu {
             let name = format!("gpu{}", gpus.len());
             gpus.push(gpu(name, &adapters[at], &infos[at], host_memory, root, cpus));
         }
     }
-    notes.extend(absence(&infos, software, backend));
-    notes.extend(undriven(root, &infos, backend));
+    notes.extend(absence(&reported, software, backend));
+    // Other interfaces than Vulkan do not report all GPUs of the bus.
+    if matches!(backend, None | Some(GpuBackend::Vulkan)) {
+        notes.extend(undriven(root, &reported));
+    }
     notes.extend(gpus.iter().filter(|gpu| gpu.memory_source == MemorySource::Limits).map(|gpu| {
         format!(
             "{}: its memory is not known; plans assume the size of its largest buffer, unless you give the bytes",
@@ -160,7 +167,7 @@ fn near(locality: &pci::Locality, cpus: &[CpuDevice]) -> Vec<String> {
 /// Reason that there is no GPU, if there is none.
 fn absence(infos: &[wgpu::AdapterInfo], software: bool, backend: Option<GpuBackend>) -> Option<String> {
     if infos.is_empty() {
-        let interface = interface(backend);
+        let interface = backend.map_or(if cfg!(target_os = "linux") { "Vulkan" } else { "GPU" }, GpuBackend::title);
         return Some(format!("no GPU: no {interface} driver was found; everything runs on the CPU"));
     }
     let all_software = infos.iter().all(|info| info.device_type == wgpu::DeviceType::Cpu);
@@ -168,28 +175,19 @@ fn absence(infos: &[wgpu::AdapterInfo], software: bool, backend: Option<GpuBacke
         .then(|| format!("no GPU: only a software adapter was found ({}); it is used only on request", infos[0].name))
 }
 
-/// Name of the interface whose drivers are looked for.
-fn interface(backend: Option<GpuBackend>) -> &'static str {
-    backend.map_or(if cfg!(target_os = "linux") { "Vulkan" } else { "GPU" }, GpuBackend::title)
-}
-
 /// GPUs on the bus without an adapter: their driver is missing.
-fn undriven(root: &Path, infos: &[wgpu::AdapterInfo], backend: Option<GpuBackend>) -> Vec<String> {
+fn undriven(root: &Path, infos: &[wgpu::AdapterInfo]) -> Vec<String> {
     let known = |gpu: &pci::BusGpu| {
         infos.iter().any(|info| match PciAddress::parse(&info.device_pci_bus_id) {
             Some(address) => address == gpu.address,
-            // OpenGL does not report the model.
-            None => info.vendor == gpu.vendor && [0, gpu.device].contains(&info.device),
+            None => (info.vendor, info.device) == (gpu.vendor, gpu.device),
         })
     };
     let missing = pci::bus_gpus(root).into_iter().filter(|gpu| !known(gpu));
     let note = |gpu: pci::BusGpu| {
         format!(
-            "the GPU at PCI address {} ({:04x}:{:04x}) has no {} driver that reports it; install one to use it",
-            gpu.address,
-            gpu.vendor,
-            gpu.device,
-            interface(backend)
+            "the GPU at PCI address {} ({:04x}:{:04x}) has no Vulkan driver that reports it; install one to use it",
+            gpu.address, gpu.vendor, gpu.device
         )
     };
     missing.map(note).collect()
@@ -234,14 +232,11 @@ mod tests {
     fn a_gpu_on_the_bus_without_a_driver_is_noted() {
         let files = [("class", "0x030200"), ("vendor", "0x10de"), ("device", "0x0001")];
         let root = bus(&[("0000:01:00.0", &files)]);
-        let notes = |infos: &[wgpu::AdapterInfo]| undriven(root.path(), infos, None);
+        let notes = |infos: &[wgpu::AdapterInfo]| undriven(root.path(), infos);
         assert!(matches!(&notes(&[])[..], [note] if note.contains("0000:01:00.0 (10de:0001)")));
         assert_eq!(notes(&[info("A", wgpu::Backend::Vulkan, "nv", "0000:01:00.0")]), Vec::<String>::new());
         assert_eq!(notes(&[info("A", wgpu::Backend::Vulkan, "nv", "")]), Vec::<String>::new());
         assert_eq!(notes(&[info("A", wgpu::Backend::Vulkan, "nv", "0000:02:00.0")]).len(), 1);
-        let mut nameless = info("A", wgpu::Backend::Gl, "nv", "");
-        nameless.device = 0;
-        assert_eq!(notes(&[nameless]), Vec::<String>::new(), "OpenGL knows the maker alone");
     }
 
     #[test]
