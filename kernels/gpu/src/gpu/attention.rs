@@ -3,6 +3,7 @@
 
 use super::cache::{BOUNDED, FARTHEST};
 use super::kernel::Recorder;
+use super::lanes::tree;
 use super::limits::{MOST_PASSES, THREADS, WORKGROUP_BYTES};
 use super::{Recipe, Shader, stored};
 use anabranch_op::dtype::DType;
@@ -125,6 +126,9 @@ fn record(
         lanes => {
             let mut shader = Shader::new("attention_one", include_str!("attention_one.wgsl"));
             shader.constant("KEY_VECTORS", depth / lanes).constant("VALUE_VECTORS", width / lanes);
+            // All threads are of one row.
+            shader.constant("LANES", TILE).code(&tree("greatest_of", "f32", "maximum"));
+            shader.code(&tree("total_of", "f32", "sum_of"));
             shader
         }
     };

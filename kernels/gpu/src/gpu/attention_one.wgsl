@@ -3,10 +3,10 @@
 // One group takes a query and one part of the keys. Keys pass in tiles of 256, a thread for each.
 //
 // Declared by attention.rs: queries (vectors of four features), first, filled, bounded(halves), key_at(index) and
-// value_at(index) (four features), summand(item, list, place, key), finish(row, part, column, sum, peak, total);
-// KEY_VECTORS and VALUE_VECTORS (vectors of a key and of a value), SPAN and PARTS (threads along the vectors of a value,
-// and along keys), RUNS (times that SPAN covers VALUE_VECTORS), SPLITS (parts of the keys), CAP, BEFORE and AFTER (1 if
-// there is a limit); parameters.count (groups), .heads, .capacity, .known (keys with summands), .scale and .cap (the
+// value_at(index) (four features), summand(item, list, place, key), finish(row, part, column, sum, peak, total),
+// greatest_of(value, at) and total_of(value, at) of all threads; KEY_VECTORS and VALUE_VECTORS (vectors of a key and of
+// a value), SPAN and PARTS (threads along the vectors of a value, and along keys), RUNS (times that SPAN covers
+// VALUE_VECTORS), SPLITS (parts of the keys), CAP, BEFORE and AFTER (1 if there is a limit); parameters.count (groups), .heads, .capacity, .known (keys with summands), .scale and .cap (the
 // bits of floats), .before, .after, and .b0 to .b3 (how far summands are apart along batch, heads, queries and keys).
 
 const LOWEST = -3.4028234e38;
@@ -16,31 +16,11 @@ const VANISHING = -104.0;
 
 var<workgroup> chosen: array<vec4<f32>, KEY_VECTORS>;
 
-// Numbers of threads: of a reduction, and the weights of a tile's keys.
+// Weights of a tile's keys.
 var<workgroup> board: array<f32, 256>;
 
 // Sums of values of threads.
 var<workgroup> joint: array<vec4<f32>, 256>;
-
-// Returns the sum or the maximum of the values of all threads, which must all call it; a tree.
-fn joined(value: f32, thread: u32, adds: bool) -> f32 {
-    board[thread] = value;
-    for (var width = 128u; width > 0u; width = width / 2u) {
-        workgroupBarrier();
-        if thread < width {
-            let other = board[thread + width];
-            if adds {
-                board[thread] = board[thread] + other;
-            } else {
-                board[thread] = maximum(board[thread], other);
-            }
-        }
-    }
-    workgroupBarrier();
-    let result = board[0];
-    workgroupBarrier();
-    return result;
-}
 
 @compute @workgroup_size(256)
 fn main(
@@ -105,7 +85,7 @@ fn main(
             is_counted = !is_out && !(is_infinite(score) && score < 0.0);
             score = select(LOWEST, score, is_counted);
         }
-        let next = maximum(peak, joined(score, thread, false));
+        let next = maximum(peak, greatest_of(score, vec2<u32>(0u, thread)));
         let factor = exp(max(peak - next, VANISHING));
         let weight = select(0.0, exp(max(score - next, VANISHING)), is_counted);
         peak = next;
@@ -128,7 +108,7 @@ fn main(
         }
         workgroupBarrier();
     }
-    total = joined(total, thread, true);
+    total = total_of(total, vec2<u32>(0u, thread));
 
     for (var run = 0u; run < RUNS; run = run + 1u) {
         joint[thread] = sums[run];

@@ -119,17 +119,19 @@ fn convolutions_are_exact() {
     arbtest::arbtest(random).budget(Duration::from_millis(900));
 }
 
+const PLAIN: IntegerConv = IntegerConv {
+    strides: [1; 2],
+    pads: [1; 4],
+    dilations: [1; 2],
+    group: 1,
+    border: 7,
+    zero_points: false,
+    rounding: None,
+};
+
 #[test]
 fn many_channels_of_large_and_small_images_are_exact() {
-    let op = IntegerConv {
-        strides: [1; 2],
-        pads: [1; 4],
-        dilations: [1; 2],
-        group: 1,
-        border: 7,
-        zero_points: false,
-        rounding: None,
-    };
+    let op = PLAIN;
     let sizes = Sizes { images: 1, size: [7, 7], group: 1, channels: 130, maps: 75, window: [3, 3] };
     for dots in Dots::available() {
         check(dots, &op, sizes, ([DType::U8, DType::I8], None), true);
@@ -150,15 +152,7 @@ fn many_channels_of_large_and_small_images_are_exact() {
 
 #[test]
 fn images_without_pixels_have_a_border() {
-    let op = IntegerConv {
-        strides: [1; 2],
-        pads: [1; 4],
-        dilations: [1; 2],
-        group: 1,
-        border: 7,
-        zero_points: true,
-        rounding: None,
-    };
+    let op = IntegerConv { zero_points: true, ..PLAIN };
     for (channels, maps) in [(4, 8), (1, 3)] {
         let sizes = Sizes { images: 1, size: [0, 5], group: 1, channels, maps, window: [2, 2] };
         for dots in Dots::available() {
@@ -171,15 +165,7 @@ fn images_without_pixels_have_a_border() {
 
 #[test]
 fn convolutions_that_do_not_fit_are_refused() {
-    let op = IntegerConv {
-        strides: [1; 2],
-        pads: [0; 4],
-        dilations: [1; 2],
-        group: 1,
-        border: 0,
-        zero_points: true,
-        rounding: None,
-    };
+    let op = IntegerConv { pads: [0; 4], border: 0, zero_points: true, ..PLAIN };
     let sizes = Sizes { images: 1, size: [4, 4], group: 1, channels: 2, maps: 3, window: [2, 2] };
     let node = node_of(&op, sizes, [DType::U8, DType::I8], None).expect("the window fits");
     assert!(prepare_node(&node, &[]).is_ok());
