@@ -16,6 +16,7 @@ pub mod math;
 pub mod number;
 pub mod order;
 pub mod overlap;
+pub mod row_folds;
 pub mod sorted;
 pub mod strided;
 pub mod team;

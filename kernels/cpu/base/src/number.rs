@@ -1,18 +1,37 @@
 //! Number types of reductions: how each type folds elements, and joins the folds of parts.
 
-use super::lanes::{self, By, SUM, SquaresAround};
+use super::lanes::{self, By, LANES, SUM, SquaresAround};
+use super::math;
 use super::vector::{Isa, Loop, vectorised};
 use anabranch_op::dtype::{DType, Element};
 use anabranch_op::op::ReduceKind;
 use bytemuck::Pod;
+use std::ops::{Add, AddAssign, Sub};
+
+/// Maximum [`Number::SHORT`].
+pub const SHORT: usize = 32;
+
+/// Columns whose exponentials are summed together.
+const COLUMNS: usize = 64;
 
 /// Number type that reductions work on.
 pub trait Number: Pod + Send + Sync {
     /// Tensor type whose elements are this type.
     const DTYPE: DType;
 
-    /// Folds elements, without the final step in [`Self::finish`].
-    fn fold(kind: ReduceKind, elements: &[Self]) -> Self;
+    /// Maximum elements of a row for which [`Self::fold_rows`] of columns takes less time than [`Self::fold_each`].
+    const SHORT: usize;
+
+    /// Folds consecutive rows of equal length, each into its element of `target`, without the final step in
+    /// [`Self::finish`]. A row's fold does not depend on the others.
+    fn fold_each(kind: ReduceKind, source: &[Self], target: &mut [Self]);
+
+    /// Folds elements as one row of [`Self::fold_each`].
+    fn fold(kind: ReduceKind, elements: &[Self]) -> Self {
+        let mut folded = [Self::zeroed()];
+        Self::fold_each(kind, elements, &mut folded);
+        folded[0]
+    }
 
     /// Whether folds of parts can be joined without an error beyond rounding. Integers lose the fraction of each part's
     /// [`ReduceKind::LogSumExp`], and the sum for a [`ReduceKind::Mean`] may need more bits than they have.
@@ -22,16 +41,28 @@ pub trait Number: Pod + Send + Sync {
     fn join(kind: ReduceKind, a: Self, b: Self) -> Self;
 
     /// Folds neighbouring columns, each into its element of `target`. Element `i` of the row at `start` is
-    /// `source[start + i]`, for each of `starts`. Only for kinds that join, and not for [`ReduceKind::LogSumExp`].
-    fn fold_rows(kind: ReduceKind, source: &[Self], starts: impl Iterator<Item = usize>, target: &mut [Self]);
+    /// `source[start + i]`, for each of `starts`. Only for kinds that [join](Self::joins).
+    fn fold_rows(kind: ReduceKind, source: &[Self], starts: impl Iterator<Item = usize> + Clone, target: &mut [Self]);
 
     /// Returns the result for `folded`, the fold of `count` elements.
     fn finish(kind: ReduceKind, folded: Self, count: usize) -> Self;
 }
 
-/// Folds elements, from `empty`, by `add`, and partial results by `join`. O(n).
-fn folded<T: Pod>(elements: &[T], empty: T, add: impl Fn(T, T) -> T + Copy, join: impl Fn(T, T) -> T + Copy) -> T {
-    lanes::fold(By { empty, add, join }, elements)
+/// Folds rows, from `empty`, by `add`, and partial results by `join`. O(n).
+fn each<T: Pod>(
+    source: &[T],
+    target: &mut [T],
+    empty: T,
+    add: impl Fn(T, T) -> T + Copy,
+    join: impl Fn(T, T) -> T + Copy,
+) {
+    lanes::fold_each(By { empty, add, join }, source, target);
+}
+
+/// Writes `fold` of each row.
+fn row_by_row<T>(source: &[T], target: &mut [T], fold: impl Fn(&[T]) -> T) {
+    let count = source.len().checked_div(target.len()).unwrap_or(0);
+    target.iter_mut().enumerate().for_each(|(at, to)| *to = fold(&source[at * count..][..count]));
 }
 
 /// Returns the greater of two; NaN if either is NaN.
@@ -52,6 +83,16 @@ pub fn less<T: PartialOrd + Copy>(a: T, b: T) -> T {
 #[inline(always)]
 fn is_nan<T: PartialOrd>(value: &T) -> bool {
     value.partial_cmp(value).is_none()
+}
+
+/// Returns the mean, rounded towards zero; `None` of no elements.
+fn mean<T: Copy + Into<i128>>(elements: &[T]) -> Option<i128> {
+    let sum: i128 = elements.iter().map(|element| (*element).into()).sum();
+    // A division of 128 bits takes ten times as long.
+    match i64::try_from(sum) {
+        Ok(sum) => sum.checked_div(elements.len() as i64).map(i128::from),
+        Err(_) => sum.checked_div(elements.len() as i128),
+    }
 }
 
 /// Computes [`Number::fold_rows`] by `add`, from `empty`.
@@ -100,27 +141,90 @@ impl<T: Pod, S: Iterator<Item = usize>, A: Fn(T, T) -> T> Loop for Rows<'_, T, S
     }
 }
 
+/// Float with the functions of a sum of exponentials. They are inlined always.
+trait Exponential: Pod + PartialOrd + Sub<Output = Self> + AddAssign + Add<Output = Self> {
+    fn is_finite(self) -> bool;
+    /// Returns `e^x` of a number that is not positive.
+    fn exp<I: Isa>(self) -> Self;
+    fn ln<I: Isa>(self) -> Self;
+}
+
+macro_rules! exponential {
+    ($float:ident, $exp:expr, $ln:expr) => {
+        impl Exponential for $float {
+            #[inline(always)]
+            fn is_finite(self) -> bool {
+                self.is_finite()
+            }
+
+            #[inline(always)]
+            fn exp<I: Isa>(self) -> Self {
+                $exp(self)
+            }
+
+            #[inline(always)]
+            fn ln<I: Isa>(self) -> Self {
+                $ln(self)
+            }
+        }
+    };
+}
+
+exponential!(f32, math::exp_below_one::<I>, math::log::<I>);
+exponential!(f64, f64::exp, f64::ln);
+
+/// Logarithms of the columns' sums of exponentials; the target has their greatest elements.
+struct Exponentials<'a, T, S> {
+    source: &'a [T],
+    starts: S,
+    target: &'a mut [T],
+}
+
+impl<T: Exponential, S: Iterator<Item = usize> + Clone> Loop for Exponentials<'_, T, S> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<I: Isa>(self) {
+        for (block, target) in self.target.chunks_mut(COLUMNS).enumerate() {
+            let (mut sums, mut most) = ([T::zeroed(); COLUMNS], [T::zeroed(); COLUMNS]);
+            // The result is the greatest element if that is not finite.
+            most.iter_mut().zip(&*target).filter(|(_, x)| x.is_finite()).for_each(|(most, x)| *most = *x);
+            for start in self.starts.clone() {
+                let row = &self.source[start + block * COLUMNS..][..target.len()];
+                for ((sum, x), most) in sums.iter_mut().zip(row).zip(&most) {
+                    *sum += (*x - *most).exp::<I>();
+                }
+            }
+            for ((to, sum), most) in target.iter_mut().zip(sums).zip(most) {
+                *to = if to.is_finite() { sum.ln::<I>() + most } else { *to };
+            }
+        }
+    }
+}
+
 macro_rules! float_number {
-    ($float:ident, $sum:expr, $squares:expr, $greatest:expr, $least:expr) => {
+    ($float:ident, $short:expr, $sum:expr, $squares:expr, $greatest:expr, $least:expr) => {
         impl Number for $float {
             const DTYPE: DType = <Self as Element>::DTYPE;
+            const SHORT: usize = $short;
 
-            fn fold(kind: ReduceKind, elements: &[Self]) -> Self {
+            fn fold_each(kind: ReduceKind, source: &[Self], target: &mut [Self]) {
                 let plus = |a, b| a + b;
                 match kind {
-                    ReduceKind::Sum | ReduceKind::Mean => $sum(elements),
-                    ReduceKind::SumOfSquares => $squares(elements),
-                    ReduceKind::Max => $greatest(elements),
-                    ReduceKind::Min => $least(elements),
-                    ReduceKind::Product => folded(elements, 1.0, |a, b| a * b, |a, b| a * b),
-                    ReduceKind::SumOfMagnitudes => folded(elements, 0.0, |a, b: Self| a + b.abs(), plus),
-                    ReduceKind::LogSumExp => {
-                        let most = $greatest(elements);
+                    ReduceKind::Sum | ReduceKind::Mean => $sum(source, target),
+                    ReduceKind::SumOfSquares => $squares(source, target),
+                    ReduceKind::Max => $greatest(source, target),
+                    ReduceKind::Min => $least(source, target),
+                    ReduceKind::Product => each(source, target, 1.0, |a, b| a * b, |a, b| a * b),
+                    ReduceKind::SumOfMagnitudes => each(source, target, 0.0, |a, b: Self| a + b.abs(), plus),
+                    ReduceKind::LogSumExp => row_by_row(source, target, |row| {
+                        let most = Self::fold(ReduceKind::Max, row);
                         if !most.is_finite() {
                             return most;
                         }
-                        folded(elements, 0.0, |a, b: Self| a + (b - most).exp(), plus).ln() + most
-                    }
+                        lanes::fold(By { empty: 0.0, add: |a, b: Self| a + (b - most).exp(), join: plus }, row).ln()
+                            + most
+                    }),
                 }
             }
 
@@ -143,13 +247,22 @@ macro_rules! float_number {
                 }
             }
 
-            fn fold_rows(kind: ReduceKind, source: &[Self], starts: impl Iterator<Item = usize>, target: &mut [Self]) {
+            fn fold_rows(
+                kind: ReduceKind,
+                source: &[Self],
+                starts: impl Iterator<Item = usize> + Clone,
+                target: &mut [Self],
+            ) {
                 match kind {
                     ReduceKind::Max => rows(source, starts, target, Self::NEG_INFINITY, greater),
                     ReduceKind::Min => rows(source, starts, target, Self::INFINITY, less),
                     ReduceKind::Product => rows(source, starts, target, 1.0, |a, b| a * b),
                     ReduceKind::SumOfSquares => rows(source, starts, target, 0.0, |a, b| a + b * b),
                     ReduceKind::SumOfMagnitudes => rows(source, starts, target, 0.0, |a: Self, b: Self| a + b.abs()),
+                    ReduceKind::LogSumExp => {
+                        Self::fold_rows(ReduceKind::Max, source, starts.clone(), target);
+                        vectorised(Exponentials { source, starts, target });
+                    }
                     _ => rows(source, starts, target, 0.0, |a, b| a + b),
                 }
             }
@@ -164,44 +277,44 @@ macro_rules! float_number {
 
 float_number!(
     f32,
-    |elements: &[f32]| lanes::fold(SUM, elements),
-    |elements: &[f32]| lanes::fold(SquaresAround(0.0), elements),
-    lanes::extreme::<true>,
-    lanes::extreme::<false>
+    LANES - 1,
+    |source: &[f32], target: &mut [f32]| lanes::fold_each(SUM, source, target),
+    |source: &[f32], target: &mut [f32]| lanes::fold_each(SquaresAround(0.0), source, target),
+    lanes::extreme_each::<true>,
+    lanes::extreme_each::<false>
 );
 
 float_number!(
     f64,
-    |elements: &[f64]| folded(elements, 0.0, |a, b| a + b, |a, b| a + b),
-    |elements: &[f64]| folded(elements, 0.0, |a, b| a + b * b, |a, b| a + b),
-    |elements: &[f64]| folded(elements, f64::NEG_INFINITY, greater, greater),
-    |elements: &[f64]| folded(elements, f64::INFINITY, less, less)
+    SHORT,
+    |source: &[f64], target: &mut [f64]| each(source, target, 0.0, |a, b| a + b, |a, b| a + b),
+    |source: &[f64], target: &mut [f64]| each(source, target, 0.0, |a, b| a + b * b, |a, b| a + b),
+    |source: &[f64], target: &mut [f64]| each(source, target, f64::NEG_INFINITY, greater, greater),
+    |source: &[f64], target: &mut [f64]| each(source, target, f64::INFINITY, less, less)
 );
 
 macro_rules! integer_number {
     ($integer:ident, $magnitude:expr) => {
         impl Number for $integer {
             const DTYPE: DType = <Self as Element>::DTYPE;
+            const SHORT: usize = SHORT;
 
-            fn fold(kind: ReduceKind, elements: &[Self]) -> Self {
+            fn fold_each(kind: ReduceKind, source: &[Self], target: &mut [Self]) {
                 match kind {
-                    ReduceKind::Sum => folded(elements, 0, Self::wrapping_add, Self::wrapping_add),
-                    ReduceKind::Mean => {
-                        let sum: i128 = elements.iter().map(|element| i128::from(*element)).sum();
-                        sum.checked_div(elements.len() as i128).unwrap_or(0) as Self
-                    }
-                    ReduceKind::Max => folded(elements, Self::MIN, Self::max, Self::max),
-                    ReduceKind::Min => folded(elements, Self::MAX, Self::min, Self::min),
-                    ReduceKind::Product => folded(elements, 1, Self::wrapping_mul, Self::wrapping_mul),
+                    ReduceKind::Sum => each(source, target, 0, Self::wrapping_add, Self::wrapping_add),
+                    ReduceKind::Mean => row_by_row(source, target, |row| mean(row).unwrap_or(0) as Self),
+                    ReduceKind::Max => each(source, target, Self::MIN, Self::max, Self::max),
+                    ReduceKind::Min => each(source, target, Self::MAX, Self::min, Self::min),
+                    ReduceKind::Product => each(source, target, 1, Self::wrapping_mul, Self::wrapping_mul),
                     ReduceKind::SumOfSquares => {
-                        folded(elements, 0, |a, b| Self::wrapping_add(a, b.wrapping_mul(b)), Self::wrapping_add)
+                        each(source, target, 0, |a, b| Self::wrapping_add(a, b.wrapping_mul(b)), Self::wrapping_add)
                     }
                     ReduceKind::SumOfMagnitudes => {
-                        folded(elements, 0, |a, b| Self::wrapping_add(a, $magnitude(b)), Self::wrapping_add)
+                        each(source, target, 0, |a, b| Self::wrapping_add(a, $magnitude(b)), Self::wrapping_add)
                     }
-                    ReduceKind::LogSumExp => {
-                        f64::fold(kind, &elements.iter().map(|v| *v as f64).collect::<Vec<_>>()) as Self
-                    }
+                    ReduceKind::LogSumExp => row_by_row(source, target, |row| {
+                        f64::fold(kind, &row.iter().map(|v| *v as f64).collect::<Vec<_>>()) as Self
+                    }),
                 }
             }
 
@@ -220,7 +333,12 @@ macro_rules! integer_number {
                 }
             }
 
-            fn fold_rows(kind: ReduceKind, source: &[Self], starts: impl Iterator<Item = usize>, target: &mut [Self]) {
+            fn fold_rows(
+                kind: ReduceKind,
+                source: &[Self],
+                starts: impl Iterator<Item = usize> + Clone,
+                target: &mut [Self],
+            ) {
                 match kind {
                     ReduceKind::Max => rows(source, starts, target, Self::MIN, Self::max),
                     ReduceKind::Min => rows(source, starts, target, Self::MAX, Self::min),

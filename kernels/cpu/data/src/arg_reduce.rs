@@ -21,7 +21,8 @@ const BLOCK: usize = 64;
 /// Longest line that is searched together with others.
 const SHORT: usize = 32;
 
-/// Least number of lines side by side that are searched together; fewer are searched one by one.
+/// Least number of lines side by side that are searched one index after the other; fewer are searched several indices
+/// at a time.
 const TOGETHER: usize = 8;
 
 /// Elements that are worth a part.
@@ -115,9 +116,14 @@ impl<T: Pod, K: Key, F: Fn(T) -> K + Copy> Loop for Search<'_, T, K, F> {
             self;
         let last = op.last;
         if inner == 1 && count <= SHORT {
+            // Elements that are apart do not become vectors.
+            let mut rows = [T::zeroed(); SHORT * BLOCK];
             let lines = elements::<T>(slices).chunks(BLOCK * count);
             for (lines, target) in lines.zip(target.chunks_mut(BLOCK)) {
-                together(last, count, |at| lines[at..].iter().step_by(count), target, key);
+                for (at, row) in rows.chunks_exact_mut(BLOCK).take(count).enumerate() {
+                    row.iter_mut().zip(lines[at..].iter().step_by(count)).for_each(|(to, element)| *to = *element);
+                }
+                together(last, count, |at| &rows[at * BLOCK..], target, key);
             }
             return;
         }
@@ -126,14 +132,11 @@ impl<T: Pod, K: Key, F: Fn(T) -> K + Copy> Loop for Search<'_, T, K, F> {
             if inner == 1 {
                 target[0] = along(last, slice, key) as i64;
             } else if inner < TOGETHER {
-                for (line, target) in target.iter_mut().enumerate() {
-                    let line = slice[first + line..].iter().step_by(inner);
-                    *target = one_by_one(last, line.map(|element| key(*element))) as i64;
-                }
+                narrow(last, slice, target, key);
             } else {
                 for (block, target) in target.chunks_mut(BLOCK).enumerate() {
                     let lines = &slice[first + block * BLOCK..];
-                    together(last, count, |at| lines[at * inner..].iter(), target, key);
+                    together(last, count, |at| &lines[at * inner..], target, key);
                 }
             }
         }
@@ -144,18 +147,6 @@ impl<T: Pod, K: Key, F: Fn(T) -> K + Copy> Loop for Search<'_, T, K, F> {
 #[inline(always)]
 fn better<K: Key>(last: bool, key: K, best: K) -> bool {
     (key > best) | (last & (key == best))
-}
-
-/// Returns the place of the greatest key.
-#[inline(always)]
-fn one_by_one<K: Key>(last: bool, keys: impl Iterator<Item = K>) -> usize {
-    let (mut best, mut found) = (K::default(), 0);
-    for (at, key) in keys.enumerate() {
-        let better = better(last, key, best);
-        best = if better { key } else { best };
-        found = if better { at } else { found };
-    }
-    found
 }
 
 /// Searches consecutive elements.
@@ -206,19 +197,58 @@ fn greatest<K: Key>(keys: &[K; BLOCK]) -> K {
     lanes.into_iter().fold(K::default(), Ord::max)
 }
 
-/// Searches up to [`BLOCK`] lines of `count` elements; `elements` returns one element of each line.
+/// Searches all lines side by side, which are few: several rows at a time, as one wide row, and then its results.
 #[inline(always)]
-fn together<'a, T: Pod, K: Key, E: Iterator<Item = &'a T>>(
+fn narrow<T: Pod, K: Key>(last: bool, slice: &[T], target: &mut [i64], key: impl Fn(T) -> K + Copy) {
+    let width = target.len();
+    let many = BLOCK / width;
+    let (wide, rest) = slice.split_at(slice.len() / (many * width) * many * width);
+    let (mut bests, mut places) = ([K::default(); BLOCK], [0; BLOCK]);
+    let places = &mut places[..many * width];
+    let count = wide.len() / places.len();
+    search(last, count, |at| &wide[at * many * width..], &mut bests, places, key);
+    for (line, target) in target.iter_mut().enumerate() {
+        let (mut best, mut found) = (K::default(), 0);
+        let of_wide = (0..many * usize::from(count > 0)).map(|row| {
+            let lane = row * width + line;
+            (bests[lane], places[lane] * many as i64 + row as i64)
+        });
+        let of_rest = rest[line.min(rest.len())..].iter().step_by(width).zip(count * many..);
+        for (new, place) in of_wide.chain(of_rest.map(|(element, place)| (key(*element), place as i64))) {
+            let beyond = if last { place > found } else { place < found };
+            if new > best || new == best && beyond {
+                (best, found) = (new, place);
+            }
+        }
+        *target = found;
+    }
+}
+
+/// Searches up to [`BLOCK`] lines of `count` elements; `row` returns one element of each line.
+#[inline(always)]
+fn together<'a, T: Pod, K: Key>(
     last: bool,
     count: usize,
-    elements: impl Fn(usize) -> E,
+    row: impl Fn(usize) -> &'a [T],
     target: &mut [i64],
     key: impl Fn(T) -> K,
 ) {
-    let mut bests = [K::default(); BLOCK];
     target.fill(0);
+    search(last, count, row, &mut [K::default(); BLOCK], target, key);
+}
+
+/// Searches like [`together`], from the least key at index 0 on, and returns the greatest keys, too.
+#[inline(always)]
+fn search<'a, T: Pod, K: Key>(
+    last: bool,
+    count: usize,
+    row: impl Fn(usize) -> &'a [T],
+    bests: &mut [K; BLOCK],
+    target: &mut [i64],
+    key: impl Fn(T) -> K,
+) {
     for at in 0..count {
-        for ((target, best), element) in target.iter_mut().zip(&mut bests).zip(elements(at)) {
+        for ((target, best), element) in target.iter_mut().zip(&mut *bests).zip(row(at)) {
             let key = key(*element);
             let better = better(last, key, *best);
             *best = if better { key } else { *best };

@@ -30,49 +30,74 @@ pub(crate) fn prepare(node: &NodeSpec, op: &Rotary) -> Box<dyn CpuKernel> {
     Box::new(RotaryKernel { heads, length, depth: x[3], positions: angles[0], pairs: angles[1], op: op.clone(), own })
 }
 
-/// The features of one head at one position.
-struct Turn<'a> {
+/// Loop over rows of the output from `first` on, each the features of one head at one position.
+struct Turns<'a> {
+    kernel: &'a RotaryKernel,
     x: &'a [f32],
-    cosines: &'a [f32],
-    sines: &'a [f32],
-    interleaved: bool,
+    angles: [&'a [f32]; 2],
+    positions: &'a [i64],
+    first: usize,
     out: &'a mut [f32],
 }
 
-impl Loop for Turn<'_> {
+impl Loop for Turns<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run<I: Isa>(self) {
-        let Self { x, cosines, sines, interleaved, out } = self;
-        let pairs = cosines.len();
-        out[2 * pairs..].copy_from_slice(&x[2 * pairs..]);
-        if interleaved {
-            let angles = cosines.iter().zip(sines);
-            for ((out, x), (cosine, sine)) in
-                out.as_chunks_mut::<2>().0.iter_mut().zip(x.as_chunks::<2>().0).zip(angles)
-            {
-                *out = [x[0] * cosine - x[1] * sine, x[0] * sine + x[1] * cosine];
+        let Self { kernel, x, angles, positions, first, out } = self;
+        let &RotaryKernel { heads, length, depth, pairs, ref op, .. } = kernel;
+        // Counted instead of divided for each row, which takes as long as the row.
+        let (mut item, mut head, mut query) = (first / length / heads, first / length % heads, first % length);
+        for out in out.chunks_exact_mut(depth) {
+            let from = match op.by_head {
+                true => (item * heads + head) * length + query,
+                false => (item * length + query) * heads + head,
+            };
+            let angle = kernel.position(positions, item, query) as usize * pairs;
+            let [cosines, sines] = angles.map(|angles| &angles[angle..][..pairs]);
+            turn(&x[from * depth..][..depth], cosines, sines, op.interleaved, out);
+            query += 1;
+            if query == length {
+                (query, head) = (0, head + 1);
             }
-            return;
+            if head == heads {
+                (head, item) = (0, item + 1);
+            }
         }
-        // Slices of one length need no check of an index, so that the loop becomes vectors.
-        let sines = &sines[..pairs];
-        let (first, second) = x[..2 * pairs].split_at(pairs);
-        let (real, imaginary) = out[..2 * pairs].split_at_mut(pairs);
-        for i in 0..pairs {
-            real[i] = first[i] * cosines[i] - second[i] * sines[i];
-            imaginary[i] = first[i] * sines[i] + second[i] * cosines[i];
+    }
+}
+
+/// Turns the features of one head at one position.
+#[inline(always)]
+fn turn(x: &[f32], cosines: &[f32], sines: &[f32], interleaved: bool, out: &mut [f32]) {
+    let pairs = cosines.len();
+    if out.len() > 2 * pairs {
+        out[2 * pairs..].copy_from_slice(&x[2 * pairs..]);
+    }
+    if interleaved {
+        let angles = cosines.iter().zip(sines);
+        for ((out, x), (cosine, sine)) in out.as_chunks_mut::<2>().0.iter_mut().zip(x.as_chunks::<2>().0).zip(angles) {
+            *out = [x[0] * cosine - x[1] * sine, x[0] * sine + x[1] * cosine];
         }
+        return;
+    }
+    // Slices of one length need no check of an index, so that the loop becomes vectors.
+    let sines = &sines[..pairs];
+    let (first, second) = x[..2 * pairs].split_at(pairs);
+    let (real, imaginary) = out[..2 * pairs].split_at_mut(pairs);
+    for i in 0..pairs {
+        real[i] = first[i] * cosines[i] - second[i] * sines[i];
+        imaginary[i] = first[i] * sines[i] + second[i] * cosines[i];
     }
 }
 
 impl CpuKernel for RotaryKernel {
     fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
         let [x, cosines, sines, positions] = call.inputs else { unreachable!("four inputs, as was checked") };
-        let (x, cosines, sines) = (elements::<f32>(x), elements::<f32>(cosines), elements::<f32>(sines));
+        let (x, angles) = (elements(x), [elements(cosines), elements(sines)]);
         let out: &mut [f32] = elements_mut(call.outputs[0]);
-        let &Self { heads, length, depth, pairs, .. } = self;
+        let &Self { heads, length, depth, .. } = self;
         if out.is_empty() {
             return Ok(());
         }
@@ -80,20 +105,7 @@ impl CpuKernel for RotaryKernel {
         self.verify(positions, out.len() / (heads * length * depth))?;
         let rows = (PIECE / depth).max(1);
         call.team.run_pieces(out, rows * depth, &|piece, out| {
-            for (at, out) in out.chunks_exact_mut(depth).enumerate() {
-                let row = piece * rows + at;
-                let (row, query) = (row / length, row % length);
-                let (item, head) = (row / heads, row % heads);
-                let from = if self.op.by_head { row * length + query } else { (item * length + query) * heads + head };
-                let angle = self.position(positions, item, query) as usize * pairs;
-                vectorised(Turn {
-                    x: &x[from * depth..][..depth],
-                    cosines: &cosines[angle..][..pairs],
-                    sines: &sines[angle..][..pairs],
-                    interleaved: self.op.interleaved,
-                    out,
-                });
-            }
+            vectorised(Turns { kernel: self, x, angles, positions, first: piece * rows, out });
         });
         Ok(())
     }
@@ -107,9 +119,8 @@ impl RotaryKernel {
 
     /// Checks that there are angles for all positions.
     fn verify(&self, given: &[i64], batch: usize) -> Result<(), KernelError> {
-        (0..batch * self.length).try_for_each(|at| {
-            let row = at / self.length;
-            let position = self.position(given, row, at % self.length);
+        (0..batch).flat_map(|row| (0..self.length).map(move |query| (row, query))).try_for_each(|(row, query)| {
+            let position = self.position(given, row, query);
             let sound = usize::try_from(position).is_ok_and(|position| position < self.positions);
             sound.then_some(()).ok_or_else(|| KernelError::Value {
                 op: "rotary",

@@ -2,7 +2,7 @@
 
 use anabranch_cpu_base::elements::{elements, elements_mut};
 use anabranch_cpu_base::lanes::{extreme_inside, next_row};
-use anabranch_cpu_base::math::exp_below_one;
+use anabranch_cpu_base::math::{self, exp_below_one};
 use anabranch_cpu_base::team::{Grid, Tile, with_workspace};
 use anabranch_cpu_base::vector::{Isa, LANES, Loop, joined, vectorised};
 use anabranch_cpu_base::{Call, CpuKernel};
@@ -80,6 +80,9 @@ pub(crate) fn summation(node: &NodeSpec, op: &Softmax) -> Vec<usize> {
 /// Columns that are computed side by side.
 const WIDTH: usize = 64;
 
+/// Maximum elements of a distribution that is computed beside others: fewer do not fill the vectors of its row.
+const SHORT: usize = 12;
+
 /// Rows whose sums are added in `f32`. The sums of these are added in `f64`, so that long sums stay accurate.
 const ROWS: usize = 16;
 
@@ -120,7 +123,7 @@ impl Loop for Columns<'_> {
             }
             for (sum, total) in sums.iter_mut().zip(&*totals) {
                 let total = (*total + f64::from(*sum)) as f32;
-                *sum = if log { total.ln() } else { 1.0 / total };
+                *sum = if log { math::log::<I>(total) } else { 1.0 / total };
             }
             for (at, row) in rows() {
                 let out = &mut out.row(at)[within..within + width];
@@ -177,6 +180,24 @@ fn exponential<I: Isa>(block: &[f32; LANES], most: f32) -> I::Vector {
     I::load(&made)
 }
 
+/// Computes distributions of a few elements that lie side by side: first elements together, then second ones, ….
+fn short_rows(data: &[f32], count: usize, log: bool, out: &mut [f32]) {
+    with_workspace(2 * count * WIDTH, |space| {
+        let (gathered, made) = space.split_at_mut(count * WIDTH);
+        for (data, out) in data.chunks(count * WIDTH).zip(out.chunks_mut(count * WIDTH)) {
+            let (gathered, made) = (&mut gathered[..data.len()], &mut made[..data.len()]);
+            let rows = data.len() / count;
+            for (at, column) in gathered.chunks_exact_mut(rows).enumerate() {
+                column.iter_mut().zip(data[at..].iter().step_by(count)).for_each(|(to, from)| *to = *from);
+            }
+            vectorised(Columns { data: gathered, inner: rows, log, out: Tile::whole(made, rows) });
+            for (at, column) in made.chunks_exact(rows).enumerate() {
+                out[at..].iter_mut().step_by(count).zip(column).for_each(|(to, from)| *to = *from);
+            }
+        }
+    });
+}
+
 impl CpuKernel for SoftmaxKernel {
     fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
         let source: &[f32] = elements(call.inputs[0]);
@@ -199,6 +220,9 @@ impl CpuKernel for SoftmaxKernel {
         let stacks = (PIECE / stack).max(1);
         call.team.run_pieces(target, stacks * stack, &|piece, target| {
             let source = &source[piece * stacks * stack..][..target.len()];
+            if inner == 1 && count <= SHORT {
+                return short_rows(source, count, log, target);
+            }
             if inner == 1 {
                 return vectorised(Rows { data: source, count, log, out: target });
             }

@@ -2,6 +2,7 @@
 //! application to runs of elements.
 
 use super::chain::exact_reciprocal;
+use super::epilogue::Uniform;
 use super::source::Source;
 use anabranch_cpu_base::vector::{Isa, Loop, vectorised};
 use anabranch_op::op::{Binary, Expression, Register, Step, Unary};
@@ -171,6 +172,14 @@ pub struct Beside<'a> {
 }
 
 impl Beside<'_> {
+    /// Creates the form of a run with these constants.
+    #[inline(always)]
+    pub(super) fn of(uniform: &Uniform) -> Self {
+        let Uniform { scale, bias, least, greatest } = *uniform;
+        let [scale, bias, residual] = [scale, bias, -0.0].map(Source::Scalar);
+        Self { scale, bias, residual, least, greatest }
+    }
+
     /// Changes the run in place. O(elements).
     #[inline(always)]
     pub fn change(self, data: &mut [f32]) {

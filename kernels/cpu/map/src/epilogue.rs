@@ -137,6 +137,12 @@ impl Epilogue {
         Uniforms { terms, clamp, at: (start / width, start % width), step, width, length }
     }
 
+    /// Returns the constants of consecutive rows of `length` elements from `start` on, if every row has constants.
+    pub(super) fn uniform_rows<'a>(&'a self, start: usize, length: usize, extras: &[&'a [u8]]) -> Option<Uniforms<'a>> {
+        let uniforms = self.uniforms([start, length, length], extras);
+        (uniforms.terms.is_some() && uniforms.width.is_multiple_of(length)).then_some(uniforms)
+    }
+
     /// Returns the values of `term` per row, or `None` if it varies within rows.
     fn beside<'a>(&'a self, term: Term, extras: &[&'a [u8]]) -> Option<PerRow<'a>> {
         match term {

@@ -2,8 +2,9 @@
 
 use super::layout::Layout;
 use super::number::Number;
+use super::repeat::{REPEATED, Repeat};
 use anabranch_cpu_base::elements::elements;
-use anabranch_cpu_base::vector::{Isa, Loop, vectorised};
+use anabranch_cpu_base::vector::vectorised;
 use anabranch_op::dtype::DType;
 
 /// Returns the element at `index`.
@@ -105,41 +106,5 @@ fn repeat_row<T: Number>(dtype: DType, row: &[u8], column: usize, width: usize, 
         let more = done.min(out.len() - done);
         out.copy_within(..more, done);
         done += more;
-    }
-}
-
-/// Values that are repeated at a time.
-const REPEATED: usize = 64;
-
-/// Loop that writes each value `width` times.
-struct Repeat<'a, T> {
-    values: &'a [T],
-    width: usize,
-    out: &'a mut [T],
-}
-
-impl<T: Number> Loop for Repeat<'_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<I: Isa>(self) {
-        // Arrays become vectors; chunks of unknown length do not.
-        #[inline(always)]
-        fn times<T: Copy, const TIMES: usize>(values: &[T], out: &mut [T]) {
-            let (whole, rest) = out.as_chunks_mut::<TIMES>();
-            whole.iter_mut().zip(values).for_each(|(out, value)| *out = [*value; TIMES]);
-            values[whole.len()..].iter().for_each(|value| rest.fill(*value));
-        }
-        let Self { values, width, out } = self;
-        match width {
-            2 => times::<T, 2>(values, out),
-            3 => times::<T, 3>(values, out),
-            4 => times::<T, 4>(values, out),
-            5 => times::<T, 5>(values, out),
-            6 => times::<T, 6>(values, out),
-            7 => times::<T, 7>(values, out),
-            8 => times::<T, 8>(values, out),
-            _ => out.chunks_mut(width).zip(values).for_each(|(out, value)| out.fill(*value)),
-        }
     }
 }

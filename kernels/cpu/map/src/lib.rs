@@ -25,6 +25,7 @@ mod number;
 mod number_f32;
 mod number_f64;
 mod number_integer;
+mod repeat;
 mod source;
 mod table;
 #[cfg(test)]

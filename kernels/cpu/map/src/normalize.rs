@@ -1,9 +1,11 @@
 //! Normalises rows to unit variance, or to unit mean square if the mean is not subtracted, and applies the epilogue.
 //! Makes two passes over a row that is in cache.
 
-use crate::{Beside, Epilogue};
+use crate::affine::Beside;
+use crate::epilogue::{Epilogue, Uniform, Uniforms};
 use anabranch_cpu_base::elements::{elements, elements_mut};
 use anabranch_cpu_base::lanes::{DistancesFrom, SquaresAround, fold_inside, next_row};
+use anabranch_cpu_base::row_folds::{LONGEST, fold_rows};
 use anabranch_cpu_base::team::Tile;
 use anabranch_cpu_base::vector::{Isa, LANES, Loop, vectorised};
 use anabranch_cpu_base::{Call, CpuKernel};
@@ -40,12 +42,36 @@ pub(crate) fn prepare(node: &NodeSpec, op: &Normalize) -> Result<Box<dyn CpuKern
     Ok(Box::new(NormalizeKernel { columns, epsilon: op.epsilon, center: op.center, epilogue, width }))
 }
 
+/// Epilogue that is applied to each row after it is normalised.
+enum Form<'a> {
+    Nothing,
+    /// Form that is the same for all rows.
+    Alike(Beside<'a>),
+    /// Constants of each row.
+    Uniform(Uniforms<'a>),
+}
+
+impl Form<'_> {
+    /// Changes the next row.
+    #[inline(always)]
+    fn change(&mut self, row: &mut [f32]) {
+        match self {
+            Self::Nothing => {}
+            Self::Alike(form) => form.change(row),
+            Self::Uniform(uniforms) => {
+                let mut uniform = Uniform::IDENTITY;
+                uniforms.next(&mut uniform);
+                Beside::of(&uniform).change(row);
+            }
+        }
+    }
+}
+
 /// Loop over whole rows.
 struct Rows<'a> {
     kernel: &'a NormalizeKernel,
     source: &'a [f32],
-    /// Simple form of the epilogue, if it has one.
-    form: Option<Beside<'a>>,
+    form: Form<'a>,
     target: &'a mut [f32],
 }
 
@@ -54,34 +80,75 @@ impl Loop for Rows<'_> {
 
     #[inline(always)]
     fn run<I: Isa>(self) {
-        let Self { kernel: NormalizeKernel { columns, epsilon, center, .. }, source, form, target } = self;
-        let (count, next) = (*columns as f32, next_row(*columns));
-        if *columns <= SHORT {
-            short_rows(*columns, *epsilon, *center, source, target);
-            target.chunks_exact_mut(*columns).for_each(|row| form.iter().for_each(|form| form.change(row)));
+        let Self { kernel: &NormalizeKernel { columns, epsilon, center, .. }, source, mut form, target } = self;
+        if columns <= SHORT {
+            short_rows(columns, epsilon, center, source, target);
+            let rows = target.chunks_exact_mut(columns);
+            match form {
+                Form::Nothing => {}
+                // Without a choice for each row, whose elements may be one.
+                Form::Alike(form) => rows.for_each(|row| form.change(row)),
+                Form::Uniform(_) => {
+                    for row in rows {
+                        form.change(row);
+                    }
+                }
+            }
             return;
         }
-        for (source, target) in source.chunks_exact(*columns).zip(target.chunks_exact_mut(*columns)) {
-            // Distances are measured from the row's first element. Otherwise the rounding of the mean could equal the
-            // differences between nearly equal elements.
-            let from = source[0];
-            let mean = if *center { from + fold_inside::<I, _>(DistancesFrom(from), source) / count } else { 0.0 };
-            let variance = fold_inside::<I, _>(SquaresAround(mean), source) / count;
-            if (variance + epsilon).is_normal() {
-                let scale = 1.0 / (variance + epsilon).sqrt();
-                for (to, from) in target.chunks_mut(LANES).zip(source.chunks(LANES)) {
-                    I::prefetch(from.as_ptr().wrapping_add(next));
-                    I::prefetch(to.as_ptr().wrapping_add(next));
-                    to.iter_mut().zip(from).for_each(|(to, from)| *to = (*from - mean) * scale);
+        let (count, next) = (columns as f32, next_row(columns));
+        for (source, target) in source.chunks(LANES * columns).zip(target.chunks_mut(LANES * columns)) {
+            let (means, variances) = moments::<I>(source, columns, center);
+            let mut scales = [0.0; LANES];
+            (0..LANES).for_each(|row| scales[row] = 1.0 / (variances[row] / count + epsilon).sqrt());
+            let rows = source.chunks_exact(columns).zip(target.chunks_exact_mut(columns));
+            for (row, (source, target)) in rows.enumerate() {
+                if (variances[row] / count + epsilon).is_normal() {
+                    scale_row::<I>(source, means[row], scales[row], target, next);
+                } else {
+                    wide_row(source, epsilon, center, target);
                 }
-            } else {
-                wide_row(source, *epsilon, *center, target);
-            }
-            if let Some(form) = form {
                 form.change(target);
             }
         }
     }
+}
+
+/// Returns the means, or zeros, and the sums of squared distances from them, of up to [`LANES`] rows.
+#[inline(always)]
+fn moments<I: Isa>(source: &[f32], columns: usize, center: bool) -> ([f32; LANES], [f32; LANES]) {
+    let (mut means, mut squares, count) = ([0.0; LANES], [0.0; LANES], columns as f32);
+    // Distances are measured from the row's first element. Otherwise the rounding of the mean could equal the
+    // differences between nearly equal elements.
+    let from = |row: usize| source[row * columns];
+    if columns <= LONGEST && source.len() == LANES * columns {
+        if center {
+            I::store(fold_rows::<I, _>(source, |row| DistancesFrom(from(row))), &mut means);
+            (0..LANES).for_each(|row| means[row] = from(row) + means[row] / count);
+        }
+        I::store(fold_rows::<I, _>(source, |row| SquaresAround(means[row])), &mut squares);
+        return (means, squares);
+    }
+    for (row, source) in source.chunks_exact(columns).enumerate() {
+        if center {
+            means[row] = from(row) + fold_inside::<I, _>(DistancesFrom(from(row)), source) / count;
+        }
+        squares[row] = fold_inside::<I, _>(SquaresAround(means[row]), source);
+    }
+    (means, squares)
+}
+
+/// Writes `(x − mean) · scale`. Data `next` elements ahead, in the next row, is prefetched from both.
+#[inline(always)]
+fn scale_row<I: Isa>(source: &[f32], mean: f32, scale: f32, target: &mut [f32], next: usize) {
+    let (blocks, rest) = source.as_chunks::<LANES>();
+    let (made, last) = target.as_chunks_mut::<LANES>();
+    for (to, from) in made.iter_mut().zip(blocks) {
+        I::prefetch(from.as_ptr().wrapping_add(next));
+        I::prefetch(to.as_ptr().wrapping_add(next));
+        (0..LANES).for_each(|lane| to[lane] = (from[lane] - mean) * scale);
+    }
+    last.iter_mut().zip(rest).for_each(|(to, from)| *to = (*from - mean) * scale);
 }
 
 /// Normalises rows of a few columns, many at a time: first columns side by side, then second ones, ….
@@ -140,26 +207,28 @@ impl CpuKernel for NormalizeKernel {
         }
         let rows = (PIECE / self.columns).max(1);
         let extras = &call.inputs[1..];
-        let form = self.epilogue.as_ref().and_then(|epilogue| epilogue.beside_rows(self.columns, extras));
         call.team.run_pieces(target, rows * self.columns, &|piece, target| {
             // Positions count from the first row at hand, as the epilogue's windowed operands do.
             let start = piece * rows * self.columns;
             let source = &source[start..][..target.len()];
-            match &self.epilogue {
-                Some(epilogue) if form.is_none() => {
-                    // Rows stay in the L1 cache between the two.
-                    let length = (NEAR / self.columns).max(1) * self.columns;
-                    let parts = source.chunks(length).zip(target.chunks_mut(length));
-                    for (part, (source, target)) in parts.enumerate() {
-                        let at = start + part * length;
-                        vectorised(Rows { kernel: self, source, form, target: &mut *target });
-                        epilogue.apply(at / self.width, at % self.width, target, extras);
-                    }
-                }
-                epilogue => {
-                    vectorised(Rows { kernel: self, source, form, target: &mut *target });
-                    epilogue.iter().for_each(|epilogue| epilogue.activate(&mut Tile::of(target)));
-                }
+            let run = |form: Form<'_>, source: &[f32], target: &mut [f32]| {
+                vectorised(Rows { kernel: self, source, form, target });
+            };
+            let Some(epilogue) = &self.epilogue else { return run(Form::Nothing, source, target) };
+            let alike = || epilogue.beside_rows(self.columns, extras).map(Form::Alike);
+            let uniform = || epilogue.uniform_rows(start, self.columns, extras).map(Form::Uniform);
+            if let Some(form) = alike().or_else(uniform) {
+                run(form, source, target);
+                epilogue.activate(&mut Tile::of(target));
+                return;
+            }
+            // Rows stay in the L1 cache between the two.
+            let length = (NEAR / self.columns).max(1) * self.columns;
+            let parts = source.chunks(length).zip(target.chunks_mut(length));
+            for (part, (source, target)) in parts.enumerate() {
+                let at = start + part * length;
+                run(Form::Nothing, source, target);
+                epilogue.apply(at / self.width, at % self.width, target, extras);
             }
         });
         Ok(())
@@ -187,6 +256,9 @@ mod tests {
             (vec![4, 8], 1),
             (vec![130, 16], 1),
             (vec![65, 17], 1),
+            (vec![33, 64], 1),
+            (vec![16, 100], 1),
+            (vec![17, 257], 1),
             (vec![2, 3, 5, 7], 2),
             (vec![1, 20_000], 1),
             (vec![3, 1], 1),
@@ -225,15 +297,27 @@ mod tests {
 
     #[test]
     fn scale_and_bias_follow_the_outputs_shape() {
-        // An instance norm: rows are channels of the image, and the scale is one number per channel.
-        let input = tensor(DType::F32, &[1, 2, 3, 4], |i| (i * i % 23) as f64);
-        let scale = tensor(DType::F32, &[2, 1, 1], |i| [2.0, -3.0][i]);
-        let epilogue = Some(Expression::binary(Binary::Multiply));
-        let op = Op::Normalize(Normalize { axis: 2, epsilon: 1e-3, center: true, epilogue });
-        let got: Vec<f32> = computed(op, &[input.clone(), scale], &[1, 2, 3, 4]);
-        let want = naive(input.elements().expect("f32"), 12, 1e-3, true);
-        for (i, (got, want)) in got.iter().zip(want).enumerate() {
-            assert!((f64::from(*got) - want * [2.0, -3.0][i / 12]).abs() < 1e-4);
+        // Instance norms: rows are channels of the image, and the scale is one number per channel. Layer norms: rows
+        // are scaled alike. Group norms: rows hold several channels.
+        for (dims, axis, scales) in [
+            ([1, 2, 3, 4], 2, vec![2, 1, 1]),
+            ([3, 40, 5, 8], 2, vec![40, 1, 1]),
+            ([2, 5, 4, 4], 2, vec![5, 1, 1]),
+            ([40, 2, 3, 8], 3, vec![8]),
+            ([3, 4, 5, 6], 1, vec![4, 1, 1]),
+        ] {
+            let input = tensor(DType::F32, &dims, |i| (i * i % 23) as f64);
+            let scale = |i: usize| (i % 7) as f64 - 3.0;
+            let operand = tensor(DType::F32, &scales, scale);
+            let epilogue = Some(Expression::binary(Binary::Multiply));
+            let op = Op::Normalize(Normalize { axis, epsilon: 1e-3, center: true, epilogue });
+            let got: Vec<f32> = computed(op, &[input.clone(), operand], &dims);
+            let want = naive(input.elements().expect("f32"), dims[axis..].iter().product(), 1e-3, true);
+            let inner = if scales.len() == 1 { 1 } else { dims[2] * dims[3] };
+            for (i, (got, want)) in got.iter().zip(want).enumerate() {
+                let want = want * scale(i / inner % scales[0]);
+                assert!((f64::from(*got) - want).abs() < 2e-4, "{dims:?} at {i}: {got} {want}");
+            }
         }
     }
 }

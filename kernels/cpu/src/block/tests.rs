@@ -172,6 +172,23 @@ fn rows_may_be_single_elements() {
 }
 
 #[test]
+fn rows_of_a_call_are_folded_in_the_parts_of_the_node() {
+    // Each row of so few is folded in parts, and calls have fewer rows than the node.
+    let (rows, columns) = (12, 5000);
+    let mut maker = Maker { inputs: Vec::new(), members: Vec::new() };
+    let x = maker.input(&[rows, columns]);
+    let whole = [rows, columns];
+    let doubled = maker.push(map(Expression::binary(Binary::Add)), &[(x, &whole), (x, &whole)], &whole);
+    maker.push(Op::Reduce(Reduce { kind: ReduceKind::Mean, axes: vec![1] }), &[(doubled, &whole)], &[rows]);
+    maker.push(Op::Reduce(Reduce { kind: ReduceKind::Sum, axes: vec![0, 1] }), &[(doubled, &whole)], &[]);
+    let want = maker.one_by_one(&maker.node(rows, 1, &[]));
+    for team in &*TEAMS {
+        let found = maker.in_calls(&maker.node(rows, 5, &[]), team, &[0, 4, 5, rows, rows]);
+        assert!(found.iter().zip(&want).all(|(found, want)| found.same_bits(want)), "{} threads", team.threads());
+    }
+}
+
+#[test]
 fn blocks_that_do_not_fit_are_refused() {
     let (rows, columns) = (4, 6);
     let sound = || {

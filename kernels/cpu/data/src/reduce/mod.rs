@@ -10,7 +10,7 @@ mod stream;
 pub use stream::{Piece, Streamed, close, cut, scratch_bytes};
 
 use anabranch_cpu_base::elements::{elements, elements_mut};
-use anabranch_cpu_base::number::Number;
+use anabranch_cpu_base::number::{Number, SHORT};
 use anabranch_cpu_base::{Call, CpuKernel};
 use anabranch_op::dtype::DType;
 use anabranch_op::error::KernelError;
@@ -36,8 +36,6 @@ const MOST_PIECES: usize = 256;
 const GATHERED: usize = 1024;
 /// Number of outputs that are computed together.
 const COLUMNS: usize = 256;
-/// Maximum elements of a consecutive row whose results are computed together with its neighbours'.
-const SHORT: usize = 16;
 /// Number of short rows that are computed together.
 const TOGETHER: usize = 64;
 /// Maximum outputs side by side of which several rows are folded at a time.
@@ -160,8 +158,7 @@ impl<T: Number> ReduceKernel<T> {
     /// Returns the number of outputs that lie side by side in the input as they do in the output; 1 if none do.
     fn width(&self) -> usize {
         match self.kept.last() {
-            // The logarithm of a sum of exponentials needs an output's greatest element first.
-            Some((size, 1)) if self.kind != ReduceKind::LogSumExp && T::joins(self.kind) => *size,
+            Some((size, 1)) if T::joins(self.kind) => *size,
             _ => 1,
         }
     }
@@ -171,13 +168,16 @@ impl<T: Number> ReduceKernel<T> {
         part * self.part..self.count.min((part + 1) * self.part)
     }
 
-    /// Whether each output is of a row of a few elements, and the rows are consecutive in the input.
+    /// Whether each output is of a row, and the rows are consecutive in the input.
+    fn has_rows(&self) -> bool {
+        self.reduced == [(self.count, 1)] && self.kept == [(self.outputs, self.count)]
+    }
+
+    /// Whether these rows are of few elements.
     fn has_short_rows(&self) -> bool {
-        let folds_rows = T::joins(self.kind) && self.kind != ReduceKind::LogSumExp;
-        folds_rows
-            && self.count <= SHORT
-            && self.reduced == [(self.count, 1)]
-            && self.kept == [(self.outputs, self.count)]
+        // Exponentials are only computed in vectors across columns.
+        let short = if self.kind == ReduceKind::LogSumExp { SHORT } else { T::SHORT };
+        T::joins(self.kind) && self.count <= short && self.has_rows()
     }
 
     /// Folds short rows: their first elements, then their second ones, ….
@@ -205,6 +205,9 @@ impl<T: Number> ReduceKernel<T> {
     fn fold_outputs(&self, source: &[T], first: usize, range: Range<usize>, target: &mut [T]) {
         if self.has_short_rows() && range == (0..self.count) {
             return self.fold_short(&source[first * self.count..][..target.len() * self.count], target);
+        }
+        if self.has_rows() && range == (0..self.count) {
+            return T::fold_each(self.kind, &source[first * self.count..][..target.len() * self.count], target);
         }
         let (width, mut at) = (self.width(), 0);
         while at < target.len() {
@@ -265,13 +268,25 @@ impl<T: Number> ReduceKernel<T> {
         if range.len() <= GATHERED {
             let mut gathered = [T::zeroed(); GATHERED];
             let elements = &mut gathered[..range.len()];
-            for (element, index) in elements.iter_mut().zip(range) {
-                *element = source[offset(&self.reduced, index)];
-            }
+            self.gather(source, range, elements);
             return T::fold(self.kind, elements);
         }
         let middle = first.midpoint(last + 1) * run;
         T::join(self.kind, self.along(source, range.start..middle), self.along(source, middle..range.end))
+    }
+
+    /// Copies an output's elements `range`: consecutive elements along the innermost reduced axis together, as an
+    /// offset takes divisions.
+    fn gather(&self, source: &[T], range: Range<usize>, to: &mut [T]) {
+        let (run, stride) = self.reduced.last().copied().unwrap_or((1, 1));
+        let (mut index, mut rest) = (range.start, to);
+        while index < range.end {
+            let count = (run - index % run).min(range.end - index);
+            let (here, later) = rest.split_at_mut(count);
+            let from = source[offset(&self.reduced, index)..].iter().step_by(stride);
+            here.iter_mut().zip(from).for_each(|(to, element)| *to = *element);
+            (index, rest) = (index + count, later);
+        }
     }
 
     /// Folds the elements `range` of neighbouring outputs, at most [`COLUMNS`].
@@ -288,14 +303,22 @@ impl<T: Number> ReduceKernel<T> {
         self.join_all(target, upper);
     }
 
-    /// Joins an output's parts, which are `distance` apart, pairwise.
-    fn joined(&self, parts: &[T], distance: usize) -> T {
-        let count = parts.len().div_ceil(distance);
-        if count <= 1 {
-            return parts[0];
+    /// Joins the parts of these outputs pairwise, into the first part, and writes the results.
+    fn close(&self, parts: &mut [T], target: &mut [T]) {
+        self.join_parts(parts, target.len());
+        let results = target.iter_mut().zip(&*parts);
+        results.for_each(|(to, folded)| *to = T::finish(self.kind, *folded, self.count));
+    }
+
+    /// Joins parts of `outputs` results each. A call for some of the rows has fewer outputs than the node.
+    fn join_parts(&self, parts: &mut [T], outputs: usize) {
+        let count = parts.len() / outputs;
+        if count > 1 {
+            let (low, high) = parts.split_at_mut(count / 2 * outputs);
+            self.join_parts(low, outputs);
+            self.join_parts(high, outputs);
+            self.join_all(&mut low[..outputs], &high[..outputs]);
         }
-        let (low, high) = parts.split_at(count / 2 * distance);
-        T::join(self.kind, self.joined(low, distance), self.joined(high, distance))
     }
 }
 
@@ -320,11 +343,8 @@ impl<T: Number> Streamed for ReduceKernel<T> {
         }
     }
 
-    fn finish(&self, folds: &[u8], output: &mut [u8]) {
-        let parts: &[T] = elements(&folds[..self.parts() * self.fold_bytes()]);
-        for (output, target) in elements_mut::<T>(output).iter_mut().enumerate() {
-            *target = T::finish(self.kind, self.joined(&parts[output..], self.outputs), self.count);
-        }
+    fn finish(&self, folds: &mut [u8], output: &mut [u8]) {
+        self.close(elements_mut(&mut folds[..self.parts() * self.fold_bytes()]), elements_mut(output));
     }
 }
 
@@ -365,9 +385,7 @@ impl<T: Number> CpuKernel for ReduceKernel<T> {
         }
         let partial: &mut [T] = elements_mut(&mut call.scratch[..self.parts() * outputs * size_of::<T>()]);
         call.team.run_pieces(partial, outputs, &|part, partial| self.fold_outputs(source, 0, self.part(part), partial));
-        for (output, target) in target.iter_mut().enumerate() {
-            *target = T::finish(self.kind, self.joined(&partial[output..], outputs), self.count);
-        }
+        self.close(partial, target);
         Ok(())
     }
 }
@@ -440,6 +458,11 @@ mod tests {
             (vec![129, 16], vec![1]),
             (vec![65, 17], vec![1]),
             (vec![7, 5, 3], vec![1]),
+            (vec![40, 49], vec![1]),
+            (vec![33, 30], vec![1]),
+            (vec![21, 64], vec![1]),
+            (vec![4, 9, 3, 5], vec![0, 2, 3]),
+            (vec![2, 3, 4, 5, 6], vec![1, 3, 4]),
             (vec![2, 1000, 4], vec![1]),
             (vec![3, 9000, 2], vec![1]),
             (vec![20, 333, 16], vec![1]),

@@ -25,8 +25,8 @@ pub trait Streamed: CpuKernel {
     /// Folds each of these whole parts.
     fn fold(&self, parts: &[u8], folds: &mut [u8]);
 
-    /// Joins the folds of all parts.
-    fn finish(&self, folds: &[u8], output: &mut [u8]);
+    /// Joins the folds of all parts, and overwrites them.
+    fn finish(&self, folds: &mut [u8], output: &mut [u8]);
 }
 
 /// Returns the bytes of the folds of all parts, with which the scratch memory begins.
