@@ -44,6 +44,9 @@ _NAMES = {theirs: ours for ours, theirs in (_NUMPY | _ADDED).items()}
 _DTYPES = {ours: np.dtype(theirs) for ours, theirs in _NUMPY.items()}
 # The library's names of types. NumPy takes longer to name a type than a small model takes to run.
 _NAME_OF_DTYPE = {dtype: ours for ours, dtype in _DTYPES.items()}
+# Those of NumPy's own types in the processor's order of bytes, whose arrays are given as they are.
+_NAME_OF_PLAIN = dict(_NAME_OF_DTYPE)
+_UNDECLARED = (None, "tensor")
 
 
 def dumps(value: Mapping[str, Any]) -> str:
@@ -101,12 +104,18 @@ def given(inputs: Mapping[str, Any] | None, declared: Mapping[str, tuple[str | N
     """What the compiled part is given for these inputs. `declared`: type and kind of each input of the model."""
     if inputs is None:
         return []
-    if not isinstance(inputs, Mapping):
+    # A test of an abstract class takes longer than the rest of a small input.
+    if type(inputs) is not dict and not isinstance(inputs, Mapping):
         raise InputError(f"inputs must be a dictionary from names to arrays, not {type(inputs).__name__}")
     parts: list[Given] = []
     for name, value in inputs.items():
-        dtype, kind = declared.get(name, (None, "tensor"))
-        parts += [_given(name, value, dtype)] if kind == "tensor" and value is not None else _parts(name, value, dtype, kind)
+        dtype, kind = declared.get(name, _UNDECLARED)
+        if kind != "tensor" or value is None:
+            parts += _parts(name, value, dtype, kind)
+        elif type(value) is np.ndarray and (plain := _NAME_OF_PLAIN.get(value.dtype)) is not None and value.flags.c_contiguous:
+            parts.append((name, plain, value.shape, value))
+        else:
+            parts.append(_given(name, value, dtype))
     return parts
 
 
@@ -168,9 +177,10 @@ def _array(name: str, value: Any, declared: str | None) -> np.ndarray[Any, Any]:
 
 def array(dtype: str, shape: list[int], memory: _native.Memory) -> np.ndarray[Any, Any]:
     """The array over an output's memory."""
-    element = numpy_dtype(dtype)
+    if (element := _DTYPES.get(dtype)) is None:
+        element = numpy_dtype(dtype)
     # NumPy makes no array over an empty buffer.
-    return np.ndarray(shape, element, memory) if len(memory) else np.empty(shape, element)
+    return np.empty(shape, element) if 0 in shape else np.ndarray(shape, element, memory)
 
 
 def state(feed: Any, sequences: Any) -> tuple[list[tuple[str, str]], int]:

@@ -3,7 +3,7 @@
 use super::failure::{Failure, Result};
 use anabranch::{DType, Inputs, Outputs, Shape, Tensor, TensorSpec};
 use anabranch_kernels::{Buffer, Recycler};
-use pyo3::buffer::PyBuffer;
+use pyo3::buffer::PyUntypedBuffer;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use serde::Deserialize;
@@ -14,8 +14,20 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// An input array from Python: the input's name, the type of the elements, the shape, and the bytes in row-major order.
-pub(crate) type Given = (String, String, Vec<usize>, PyBuffer<u8>);
+/// An input array from Python: the input's name, the type of the elements, the shape, and the elements in row-major
+/// order.
+pub(crate) type Given = (String, String, Vec<usize>, Bytes);
+
+/// Bytes of an array, whatever the interpreter calls its elements.
+pub(crate) struct Bytes(PyUntypedBuffer);
+
+impl<'py> FromPyObject<'_, 'py> for Bytes {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        PyUntypedBuffer::get(&object).map(Self)
+    }
+}
 
 /// An output: its name, the type of its elements, its shape, and its bytes.
 pub(crate) type Taken = (String, &'static str, Vec<usize>, Memory);
@@ -38,9 +50,9 @@ pub(crate) fn copied(given: &[Given]) -> Result<Inputs> {
 
 /// Returns the inputs that `tensor` makes of the arrays' bytes. The number of bytes matches the type and the shape.
 /// `None` is a lack of memory.
-fn inputs(given: &[Given], tensor: impl Fn(&PyBuffer<u8>, TensorSpec) -> Option<Tensor>) -> Result<Inputs> {
+fn inputs(given: &[Given], tensor: impl Fn(&PyUntypedBuffer, TensorSpec) -> Option<Tensor>) -> Result<Inputs> {
     let mut inputs = Inputs::new();
-    for (name, dtype, shape, bytes) in given {
+    for (name, dtype, shape, Bytes(bytes)) in given {
         let refused = |why: &dyn std::fmt::Display| Failure::argument(format_args!("input `{name}`: {why}"));
         let dtype: std::result::Result<DType, ValueError> = DType::deserialize(dtype.as_str().into_deserializer());
         let shape = Shape::new(shape.clone()).map_err(|error| refused(&error))?;
@@ -58,7 +70,7 @@ fn inputs(given: &[Given], tensor: impl Fn(&PyBuffer<u8>, TensorSpec) -> Option<
     Ok(inputs)
 }
 
-fn copy(bytes: &PyBuffer<u8>) -> Option<Buffer> {
+fn copy(bytes: &PyUntypedBuffer) -> Option<Buffer> {
     let mut buffer = Buffer::try_zeroed(bytes.len_bytes())?;
     if let Some(start) = NonNull::new(bytes.buf_ptr().cast::<u8>()).filter(|_| bytes.len_bytes() > 0) {
         // SAFETY: that many contiguous bytes exist as long as `bytes` does. The interpreter's lock is held, under which

@@ -37,6 +37,11 @@ impl Machine {
         Self { devices, gpus, costs: known.clone(), laws: Laws::default(), lost }
     }
 
+    /// Whether one of the devices is a GPU.
+    pub fn has_gpu(&self) -> bool {
+        !self.gpus.is_empty()
+    }
+
     /// Excludes the devices of these names: they stay in the list, but nothing is placed there.
     pub fn without(mut self, lost: &BTreeSet<String>) -> Self {
         let named = |(at, device): (usize, &MachineDevice)| lost.contains(&device.name).then_some(DeviceId(at as u32));

@@ -7,9 +7,10 @@ use anabranch::import::proto::{
     data_type,
 };
 use anabranch::lower::{LowerOptions, lower};
+use anabranch::program::Node;
 use anabranch::session::{Inputs, Session};
 use anabranch::{Shape, Tensor};
-use anabranch_kernels::op::Op;
+use anabranch_kernels::op::{Op, Rounding};
 use anabranch_tests::one_cpu;
 
 const CHANNELS: usize = 2;
@@ -129,7 +130,11 @@ fn products_between_quantised_values_are_computed_in_integers() {
     let program = lower(&from_bytes(&bytes, None).expect("sound"), &LowerOptions::default()).expect("lowers");
     let count = |of: fn(&Op) -> bool| program.nodes.iter().filter(|node| of(&node.spec.op)).count();
     assert_eq!(count(|op| matches!(op, Op::IntegerMatMul(_))), 2);
-    assert_eq!(count(|op| matches!(op, Op::MatMul(_) | Op::NarrowMatMul(_))), 0);
+    assert_eq!(count(|op| matches!(op, Op::MatMul(_) | Op::NarrowMatMul(_) | Op::Conv(_))), 0);
+    // The Relu is a bound of the rounding: the zero point of the grid behind it.
+    let rounding = Rounding { least: MIDDLE.1 as i16, greatest: 255 };
+    let rounded = |node: &Node| matches!(&node.spec.op, Op::IntegerConv(op) if op.rounding == Some(rounding));
+    assert!(program.nodes.iter().any(rounded), "{:?}", program.nodes);
     let x: Vec<f32> = (0..CHANNELS * SIZE[0] * SIZE[1]).map(|at| (at * 29 % 101) as f32 / 7.0 - 2.0).collect();
     let tensor = Tensor::from_elements(Shape::new([1, CHANNELS, SIZE[0], SIZE[1]]).expect("small"), &x);
     let session = Session::from_bytes(&bytes, one_cpu()).expect("a sound model");

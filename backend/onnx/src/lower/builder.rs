@@ -35,6 +35,8 @@ pub(crate) struct Builder {
     operator: ModelOperator,
     first_node: usize,
     narrow: Narrow,
+    /// Whether convolutions of numbers on grids of 8-bit integers become convolutions of integers.
+    pub(crate) integer_convolutions: bool,
     /// Ops of the present operator so far.
     ops: usize,
     /// Ops of all operators so far, without the first [`FREE_OPS`] of each.
@@ -46,7 +48,17 @@ impl Builder {
     pub(crate) fn new(folding: Folding) -> Self {
         let (program, operator) = (Program::default(), ModelOperator::new("", ""));
         let (names, narrow) = (Names::default(), Narrow::default());
-        Self { program, folding, names, operator, first_node: 0, narrow, ops: 0, ops_of_model: 0 }
+        Self {
+            program,
+            folding,
+            names,
+            operator,
+            first_node: 0,
+            narrow,
+            integer_convolutions: true,
+            ops: 0,
+            ops_of_model: 0,
+        }
     }
 
     /// Rejects more than [`MOST_PARTS`] parts of an operator.

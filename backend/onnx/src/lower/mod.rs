@@ -67,13 +67,24 @@ pub struct LowerOptions {
     /// Positions that costs take caches of keys and values to hold; their capacity if `None`. A run may have any other
     /// number.
     pub cached: Option<usize>,
+    /// Whether convolutions between QuantizeLinear and DequantizeLinear are computed in integers, for which only CPUs have
+    /// a kernel; else in floats.
+    pub integer_convolutions: bool,
 }
 
 impl Default for LowerOptions {
-    /// No sizes given, fusion on, 256 MiB for folded constants, full caches.
+    /// No sizes given, fusion on, 256 MiB for folded constants, full caches, integer convolutions.
     fn default() -> Self {
         let (dims, input_shapes, fixed) = Default::default();
-        Self { dims, input_shapes, fixed, fuse: Rewrites::ALL, budget: 256 << 20, cached: None }
+        Self {
+            dims,
+            input_shapes,
+            fixed,
+            fuse: Rewrites::ALL,
+            budget: 256 << 20,
+            cached: None,
+            integer_convolutions: true,
+        }
     }
 }
 
@@ -186,9 +197,11 @@ impl<'a> Lowering<'a> {
             return Err(LowerError::new(ErrorKind::Unsupported, text));
         }
         let own: usize = constants.values().map(Constant::bytes).fold(0, usize::saturating_add);
+        let mut builder = Builder::new(Folding::new(own.saturating_add(options.budget)));
+        builder.integer_convolutions = options.integer_convolutions;
         Ok(Self {
             model,
-            builder: Builder::new(Folding::new(own.saturating_add(options.budget))),
+            builder,
             slots: vec![Slot::Empty; model.values.len()],
             refusal: Refusal::default(),
             late: Refusal::default(),

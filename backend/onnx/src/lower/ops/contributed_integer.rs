@@ -65,6 +65,7 @@ fn gemm(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fau
             builder.map(Domain::F32, [weights, &zero, &scale], DType::F32, |[x, zero, scale]| (x - zero) * scale)?
         }
     };
+    builder.remember_grid(weights, (operator.float_input(4)?, operator.optional(5)), axis, &b);
     let mut inputs = vec![a, b];
     if operator.optional(6).is_some() {
         let (bias, alpha) = (operator.typed(6, DType::I32)?, f64::from(operator.float("alpha", 1.0)?));

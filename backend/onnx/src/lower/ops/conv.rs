@@ -1,5 +1,6 @@
 //! Convolution over one to three axes.
 
+use super::grid::grid_conv;
 use super::window::{Window, as_plane, output_dims, plane};
 use super::{Builder, Entry, Epilogue, Fault, Operator, View, working};
 use anabranch_kernels::op::{Binary, Conv, Expression, Op, PadMode};
@@ -15,6 +16,9 @@ fn conv(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fau
     window.resolve(plane(x)?)?;
     let filters = weights.dims()[0];
     check_channels(x.dims()[1], weights.dims()[1], filters, group)?;
+    if let Some(result) = grid_conv(operator, builder, (x, weights))? {
+        return Ok(vec![result]);
+    }
     let size = window.output(plane(x)?, false)?;
     let Window { strides, pads, dilations, .. } = window;
     let op = Op::Conv(Conv { strides, pads, dilations, group, epilogue: None });

@@ -1,9 +1,9 @@
-//! Products of numbers that were widened from grids of 8-bit integers. They are computed in integers, and if their
-//! result is put on a grid, too, the product rounds its sums itself.
+//! Products and convolutions of numbers that were widened from grids of 8-bit integers. They are computed in integers,
+//! and if their result is put on a grid, too, the product rounds its sums itself.
 
-use super::integer::{Centred, product, unless_zero};
+use super::integer::{Centred, convolved, product, unless_zero};
 use super::quantize::{along, bounds};
-use super::{Builder, Fault, View, numbers};
+use super::{Builder, Fault, Operator, View, numbers};
 use crate::lower::narrow::{Grid, ScaledSums};
 use anabranch_ir::program::Origin;
 use anabranch_kernels::op::{Domain, Op, Rounding};
@@ -37,8 +37,6 @@ fn on_grids(builder: &mut Builder, [a, b]: [Grid; 2], axis: usize) -> Result<Opt
 
 /// Returns the product of operands on grids as a product of integers, if both are on grids. The second operand may be
 /// stored transposed.
-///
-/// Convolutions on grids stay in floats, which GPUs compute, too.
 pub(super) fn grid_product(
     builder: &mut Builder,
     a: &View,
@@ -56,7 +54,7 @@ pub(super) fn grid_product(
     }
     let sum = product(builder, &a, &b)?;
     let axis = sum.rank() - 1;
-    scaled(builder, &sum, [&a_scale, &scale], axis).map(Some)
+    scaled(builder, &sum, [&a_scale, &scale], axis, None).map(Some)
 }
 
 /// Whether the products of scales are normal numbers as far as they are known: other products would turn finite sums
@@ -67,15 +65,47 @@ fn have_product(builder: &Builder, a: &View, b: &View) -> bool {
     a.iter().all(|a| b.iter().all(|b| ((a * b) as f32).is_normal()))
 }
 
-/// Returns sums of integers times both scales, the second of which may be one for each index along an axis.
-fn scaled(builder: &mut Builder, sum: &View, [a, b]: [&View; 2], axis: usize) -> Result<View, Fault> {
+/// Returns the convolution of images and filters on grids, plus an optional bias, as a convolution of integers.
+pub(super) fn grid_conv(
+    operator: &Operator<'_>,
+    builder: &mut Builder,
+    (x, weights): (&View, &View),
+) -> Result<Option<View>, Fault> {
+    if !builder.integer_convolutions {
+        return Ok(None);
+    }
+    let (Some(a), Some(b)) = (builder.grid_of(x), builder.grid_of(weights)) else { return Ok(None) };
+    let Some([(a, a_scale), (b, scale)]) = on_grids(builder, [a, b], 0)? else { return Ok(None) };
+    if !have_product(builder, &a_scale, &scale) {
+        return Ok(None);
+    }
+    let bias = operator.optional(2).map(|_| operator.typed(2, DType::F32)).transpose()?;
+    let sum = convolved(operator, builder, &a, &b, None)?;
+    let bias = bias.map(|bias| along(bias, 1, sum.rank())).transpose()?;
+    scaled(builder, &sum, [&a_scale, &scale], 1, bias).map(Some)
+}
+
+/// Returns sums of integers times both scales, the second of which may be one for each index along an axis, plus an
+/// optional bias.
+fn scaled(
+    builder: &mut Builder,
+    sum: &View,
+    [a, b]: [&View; 2],
+    axis: usize,
+    bias: Option<View>,
+) -> Result<View, Fault> {
     let a = a.reshaped(vec![])?;
     let b = if b.elements() == 1 { b.reshaped(vec![])? } else { along(b, axis, sum.rank())? };
     let scale = builder.map(Domain::F32, [&a, &b], DType::F32, |[a, b]| a * b)?;
-    let result = builder.map(Domain::F32, [sum, &scale], DType::F32, |[sum, scale]| sum * scale)?;
+    let result = match &bias {
+        None => builder.map(Domain::F32, [sum, &scale], DType::F32, |[sum, scale]| sum * scale)?,
+        Some(bias) => {
+            builder.map(Domain::F32, [sum, &scale, bias], DType::F32, |[sum, scale, bias]| sum * scale + bias)?
+        }
+    };
     let scale = builder.map(Domain::F64, [&a, &b], DType::F64, |[a, b]| a * b)?;
     let bounds = [f64::NEG_INFINITY, f64::INFINITY];
-    builder.remember_sums(&result, ScaledSums { sums: sum.clone(), scale, offset: None, bounds });
+    builder.remember_sums(&result, ScaledSums { sums: sum.clone(), scale, offset: bias, bounds });
     Ok(result)
 }
 

@@ -188,7 +188,7 @@ fn sums(builder: &mut Builder, lines: &View, axis: usize, zero: Option<&View>) -
 }
 
 /// Returns the convolution of images, plus a number for each filter.
-fn convolved(
+pub(super) fn convolved(
     operator: &Operator<'_>,
     builder: &mut Builder,
     x: &Centred,

@@ -1,8 +1,9 @@
-//! Losses over classes, which stand along axis 1: the addends are selected by comparing each class with the target.
+//! Losses over classes, which stand along axis 1: the addends are those of the target's class.
 
 use super::softmax::normalized;
-use super::{Builder, Entry, Fault, Operator, View, domain_of, working};
-use anabranch_kernels::op::{Binary, ReduceKind};
+use super::{Builder, Entry, Fault, Operator, Term, View, domain_of, gather, working};
+use anabranch_kernels::op::{Binary, Domain, Gather, Op, ReduceKind};
+use anabranch_kernels::{DType, TensorSpec};
 
 pub(super) const TABLE: &[Entry] =
     &[("NegativeLogLikelihoodLoss", of_logarithms), ("SoftmaxCrossEntropyLoss", of_scores)];
@@ -26,36 +27,34 @@ fn loss(operator: &Operator<'_>, builder: &mut Builder, x: &View) -> Result<View
         let (target, x) = (&target.spec, x.shape());
         return Err(Fault::invalid(format!("a target {target} does not fit an input of shape {x}")));
     }
-    let (classes, rank) = (x.dims()[1], x.rank());
-    if classes >= 1 << 24 {
-        return Err(Fault::unsupported(format!("{classes} classes")));
+    let classes = x.dims()[1];
+    if classes == 0 {
+        return Err(Fault::invalid(format!("an input of shape {} has no classes", x.shape())));
     }
     let mut dims = x.dims().to_vec();
     dims[1] = 1;
     let target = target.reshaped(dims)?;
     let (domain, work) = (domain_of(x.dtype()), working(x.dtype()));
-    let class = builder.indices(work, classes, 1, rank)?;
     let ignored = operator.node.int("ignore_index")?;
+    let counted = builder.map(Domain::I64, [&target], DType::Bool, |[target]| counts(target, classes, ignored))?;
+    let class = builder
+        .map(Domain::I64, [&target], DType::I64, |[target]| counts(target, classes, ignored).select(target, 0.0))?;
+    let op = Op::Gather(Gather { axis: 1, elementwise: true });
+    let output = TensorSpec::new(x.dtype(), class.shape().clone());
+    let chosen = builder.emit_one(op, &[x.clone(), class.clone()], output)?;
     let weight = match operator.optional(2) {
-        Some(_) => super::quantize::along(operator.typed(2, x.dtype())?, 1, rank)?,
+        Some(_) => {
+            let weight = operator.typed(2, x.dtype())?;
+            if *weight.dims() != [classes] {
+                return Err(Fault::invalid(format!("weights of shape {} for {classes} classes", weight.shape())));
+            }
+            gather::chosen(builder, weight, &class, 0, class.dims().to_vec())?
+        }
         None => builder.scalar(x.dtype(), 1.0)?,
     };
-    // Weight of the target's class; zero for all other classes and ignored targets.
-    let chosen = builder.map(domain, [&target, &class, &weight], work, |[target, class, weight]| {
-        let hit = target.with(Binary::Equal, class).select(weight, 0.0);
-        match ignored {
-            Some(ignored) => target.with(Binary::Equal, ignored as f64).select(0.0, hit),
-            None => hit,
-        }
-    })?;
-    let terms = builder.map(domain, [x, &target, &class, &chosen], work, |[x, target, class, weight]| {
-        let other = match ignored {
-            Some(ignored) => target.with(Binary::Equal, ignored as f64),
-            None => target.with(Binary::Less, 0.0),
-        };
-        let hit = target.with(Binary::Equal, class);
+    let terms = builder.map(domain, [&chosen, &counted, &weight], work, |[x, counted, weight]| {
         let term = x * weight * -1.0;
-        other.select(0.0, hit.select(term, 0.0))
+        counted.select(term, 0.0)
     })?;
     let result = match operator.string("reduction", "mean")? {
         "none" => {
@@ -64,12 +63,24 @@ fn loss(operator: &Operator<'_>, builder: &mut Builder, x: &View) -> Result<View
         }
         "sum" => total(builder, &terms)?,
         "mean" => {
-            let (sum, weights) = (total(builder, &terms)?, total(builder, &chosen)?);
+            let weights =
+                builder.map(domain, [&counted, &weight], work, |[counted, weight]| counted.select(weight, 0.0))?;
+            let (sum, weights) = (total(builder, &terms)?, total(builder, &weights)?);
             builder.map(domain, [&sum, &weights], work, |[sum, weights]| sum / weights)?
         }
         other => return Err(Fault::attribute("reduction", other, "none, sum or mean")),
     };
     builder.cast(&result, x.dtype())
+}
+
+/// Whether a target is a class that is not ignored: others add nothing.
+fn counts(target: Term<'_>, classes: usize, ignored: Option<i64>) -> Term<'_> {
+    let below = target.with(Binary::Less, classes as f64);
+    let inside = target.with(Binary::GreaterOrEqual, 0.0).with(Binary::And, below);
+    match ignored {
+        Some(ignored) => target.with(Binary::Equal, ignored as f64).select(0.0, inside),
+        None => inside,
+    }
 }
 
 fn total(builder: &mut Builder, x: &View) -> Result<View, Fault> {

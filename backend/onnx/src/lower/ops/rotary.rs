@@ -1,9 +1,10 @@
 //! Rotary position embedding: pairs of features turned by angles that grow with the position (Su et al. 2021,
 //! "RoFormer", section 3.2).
 
+use super::cached::judged;
 use super::{Builder, Entry, Fault, Operator, View, domain_of, gather};
-use anabranch_kernels::DType;
-use anabranch_kernels::op::{Binary, Domain};
+use anabranch_kernels::op::{Binary, Domain, Op, Rotary};
+use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
 
 pub(super) const TABLE: &[Entry] = &[("RotaryEmbedding", rotary)];
 
@@ -23,7 +24,7 @@ fn rotary(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, F
 pub(super) fn turned(
     builder: &mut Builder,
     x: &View,
-    [cosines, sines]: [&View; 2],
+    angles: [&View; 2],
     positions: Option<&View>,
     heads: usize,
     width: usize,
@@ -43,6 +44,10 @@ pub(super) fn turned(
     if width > depth || !width.is_multiple_of(2) {
         return Err(Fault::attribute("rotary_embedding_dim", width, format!("even, and at most {depth}")));
     }
+    if x.dtype() != DType::F64 && angles.iter().all(|of| of.dtype() != DType::F64) {
+        return in_one_node(builder, x, angles, positions, [batch, length, heads, depth], width, interleaved);
+    }
+    let [cosines, sines] = angles;
     // In both orders of heads and positions, the angles broadcast over the heads.
     let by_head = x.rank() == 4;
     let outer = if by_head { [batch, heads, length] } else { [batch, length, heads] };
@@ -52,8 +57,8 @@ pub(super) fn turned(
     let half = width / 2;
     let angle_dims = if by_head { [batch, 1, length, half] } else { [batch, length, 1, half] };
     let positions = positions.map(|positions| from_the_front(builder, positions, cosines)).transpose()?;
-    let cosine = angles(builder, cosines, positions.as_ref(), [batch, length, half])?.reshaped(angle_dims)?;
-    let sine = angles(builder, sines, positions.as_ref(), [batch, length, half])?.reshaped(angle_dims)?;
+    let cosine = chosen(builder, cosines, positions.as_ref(), [batch, length, half])?.reshaped(angle_dims)?;
+    let sine = chosen(builder, sines, positions.as_ref(), [batch, length, half])?.reshaped(angle_dims)?;
 
     // Pairs are neighbours, or half the features apart.
     let (axis, pairs) = if interleaved { (4, [half, 2]) } else { (3, [2, half]) };
@@ -89,7 +94,7 @@ fn from_the_front(builder: &mut Builder, positions: &View, angles: &View) -> Res
 
 /// Returns the cosines or sines for each position of each element of the batch, selected by the positions if they are
 /// given.
-fn angles(
+fn chosen(
     builder: &mut Builder,
     cache: &View,
     positions: Option<&View>,
@@ -102,9 +107,62 @@ fn angles(
         }
         _ => cache.clone(),
     };
-    if *chosen.dims() != [batch, length, half] {
-        let found = chosen.shape();
-        return Err(Fault::invalid(format!("angles of shape {found}, but {batch}×{length}×{half} are needed")));
-    }
+    require(chosen.dims(), [batch, length, half])?;
     Ok(chosen)
+}
+
+/// Checks the shape of the angles that positions select.
+fn require(found: &[usize], [batch, length, half]: [usize; 3]) -> Result<(), Fault> {
+    if *found == [batch, length, half] {
+        return Ok(());
+    }
+    let found = Shape::new(found.to_vec())?;
+    Err(Fault::invalid(format!("angles of shape {found}, but {batch}×{length}×{half} are needed")))
+}
+
+/// Turns by one node, in `f32`.
+fn in_one_node(
+    builder: &mut Builder,
+    x: &View,
+    angles: [&View; 2],
+    positions: Option<&View>,
+    [batch, length, heads, depth]: [usize; 4],
+    width: usize,
+    interleaved: bool,
+) -> Result<View, Fault> {
+    let (half, count) = (width / 2, batch.saturating_mul(length));
+    let by_position = positions.filter(|_| angles[0].rank() == 2);
+    for angles in angles {
+        match by_position {
+            Some(positions) => {
+                let pairs = angles.dims().get(1..).unwrap_or(&[]);
+                require(&[positions.dims(), pairs].concat(), [batch, length, half])?;
+            }
+            None => require(angles.dims(), [batch, length, half])?,
+        }
+    }
+    let positions = match by_position {
+        Some(positions) => {
+            let known = angles[0].dims()[0];
+            let Some(last) = known.checked_sub(1) else {
+                return Err(Fault::invalid("positions select angles, but there are none"));
+            };
+            judged(builder, positions, "the position of a query", 0..=last)?
+        }
+        None => {
+            let all: Vec<_> = (0..count as i64).collect();
+            builder.made(Tensor::from_i64s(&all))?
+        }
+    };
+    let positions = positions.reshaped(vec![count])?;
+    let [cosines, sines] = angles;
+    let table =
+        |builder: &mut Builder, of: &View| builder.as_f32(of)?.reshaped(vec![of.elements() / half.max(1), half]);
+    let (cosines, sines) = (table(builder, cosines)?, table(builder, sines)?);
+    // Without an axis of heads, each position is an item of the batch: then the order of the features stays.
+    let dims = if x.rank() == 4 { vec![batch, heads, length, depth] } else { vec![count, heads, 1, depth] };
+    let inputs = [builder.as_f32(x)?.reshaped(dims.clone())?, cosines, sines, positions];
+    let output = TensorSpec::new(DType::F32, Shape::new(dims)?);
+    let turned = builder.emit_one(Op::Rotary(Rotary { interleaved, by_head: true }), &inputs, output)?;
+    builder.cast(&turned, x.dtype())?.reshaped(x.dims())
 }

@@ -8,6 +8,7 @@ use super::x86;
 #[cfg(target_arch = "x86_64")]
 use anabranch_cpu_base::features::has;
 use anabranch_cpu_base::layout::quads::PANEL;
+use anabranch_cpu_base::vector::LANES;
 
 /// Rows of a block.
 pub(super) const ROWS: usize = 8;
@@ -89,6 +90,32 @@ impl Dots {
             #[cfg(target_arch = "x86_64")]
             (Self::Avx2, false) => unsafe { x86::avx2::<false>(rows, panel, sizes, block) },
             (Self::Portable, _) => portable(rows, panel, sizes, signed, block),
+        }
+    }
+
+    /// Writes, for each position, the sum of the dot products of signed filters and unsigned quads. The quad of filter
+    /// `i` and position `p` is `quads[starts[i] + p]`. The number of positions is a multiple of [`LANES`].
+    pub(super) fn windows(self, filters: &[u8], starts: &[usize], quads: &[u32], sums: &mut [i32]) {
+        assert!(filters.len() == 4 * starts.len() && sums.len().is_multiple_of(LANES), "whole quads and registers");
+        assert!(starts.iter().all(|start| quads.len() >= start + sums.len()), "a quad for each filter and position");
+        match self {
+            // SAFETY: only instructions of this processor are constructed; the sizes were checked.
+            #[cfg(target_arch = "x86_64")]
+            Self::Vnni => unsafe { x86::vnni_windows(filters, starts, quads, sums) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => unsafe { x86::avx2_windows(filters, starts, quads, sums) },
+            Self::Portable => portable_windows(filters, starts, quads, sums),
+        }
+    }
+}
+
+fn portable_windows(filters: &[u8], starts: &[usize], quads: &[u32], sums: &mut [i32]) {
+    sums.fill(0);
+    for (filter, start) in filters.as_chunks::<4>().0.iter().zip(starts) {
+        for (sum, quad) in sums.iter_mut().zip(&quads[*start..]) {
+            let products = filter.iter().zip(quad.to_ne_bytes()).map(|(a, b)| i32::from(*a as i8) * i32::from(b));
+            *sum = sum.wrapping_add(products.sum());
         }
     }
 }

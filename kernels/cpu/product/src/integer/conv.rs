@@ -6,7 +6,7 @@
 
 use super::block::{Dots, Panel, ROWS};
 use super::filters::Filters;
-use super::output::{Form, Output, Parameters};
+use super::output::{Channel, Form, Output, Parameters};
 use super::quads::Quads;
 use super::windows::Windows;
 use super::{depthwise, quads};
@@ -121,9 +121,14 @@ impl Kernel {
             border: self.border,
         };
         let first = tile.matrix % geometry.group * geometry.group_maps() + tile.rows.start;
-        let parameters = self.form.parameters(inputs).part(first, tile.rows.len());
-        let moved = i32::from(self.moved);
-        let summed = (0..tile.rows.len()).any(|row| parameters.zero_point(row) != moved);
+        let parameters = self.form.parameters(inputs);
+        let channel = |row: usize| {
+            let excess = i32::from(self.offset).wrapping_mul(filters.sum(row));
+            parameters.channel(row, i32::from(self.moved), excess)
+        };
+        let channels: Vec<_> = (first..first + tile.rows.len()).map(channel).collect();
+        let summed = channels.iter().any(|channel| channel.zero != 0);
+        let mut block = [[0; PANEL]; ROWS];
         let depth = filters.row / 4;
         with_workspace(depth * PANEL, |workspace| {
             let workspace: &mut [u32] = bytemuck::cast_slice_mut(workspace);
@@ -139,18 +144,15 @@ impl Kernel {
                 if summed {
                     vectorised(Totals { panel, quads: depth, totals: &mut totals });
                 }
-                let mut block = [[0; PANEL]; ROWS];
                 let mut top = 0;
                 while top < tile.rows.len() {
                     let count = if tile.rows.len() - top < ROWS { 1 } else { ROWS };
                     self.dots.of(filters.rows(first + top, count), count, panel, true, &mut block);
                     vectorised(Finish {
                         block: &mut block[..count],
-                        parameters,
+                        parameters: &parameters,
+                        channels: &channels[top..],
                         totals: &totals,
-                        moved,
-                        sums: filters.sums(first + top, count),
-                        offset: i32::from(self.offset),
                         top,
                         columns: start - columns.start..end - columns.start,
                         tile,
@@ -187,13 +189,11 @@ impl Loop for Totals<'_> {
 /// Loop that corrects and writes a block.
 struct Finish<'a, 't, T> {
     block: &'a mut [[i32; PANEL]],
-    parameters: Parameters<'a>,
+    parameters: &'a Parameters<'a>,
+    /// Parameters of the block's rows, and of later ones.
+    channels: &'a [Channel],
     /// Sums of the numbers of each window.
     totals: &'a [i32; PANEL],
-    moved: i32,
-    /// Sums of the numbers of each filter, and the shift of the image's numbers.
-    sums: &'a [i32],
-    offset: i32,
     /// First row, and columns, in the tile.
     top: usize,
     columns: Range<usize>,
@@ -205,18 +205,15 @@ impl<T: Output> Loop for Finish<'_, '_, T> {
 
     #[inline(always)]
     fn run<I: Isa>(self) {
-        let Self { block, parameters, totals, moved, sums, offset, top, columns, tile } = self;
-        for (i, products) in block.iter_mut().enumerate() {
-            let row = top + i;
-            let summand = parameters.summands[row].wrapping_sub(offset.wrapping_mul(sums[i]));
-            products.iter_mut().for_each(|product| *product = product.wrapping_add(summand));
-            let zero = parameters.zero_point(row).wrapping_sub(moved);
-            if zero != 0 {
-                let corrected = products.iter_mut().zip(totals);
-                corrected.for_each(|(product, total)| *product = product.wrapping_sub(zero.wrapping_mul(*total)));
+        let Self { block, parameters, channels, totals, top, columns, tile } = self;
+        for (i, (products, channel)) in block.iter_mut().zip(channels).enumerate() {
+            if channel.zero != 0 {
+                for (product, total) in products.iter_mut().zip(totals) {
+                    *product = product.wrapping_sub(channel.zero.wrapping_mul(*total));
+                }
             }
-            let out = &mut tile.row(row)[columns.clone()];
-            T::write_channel::<I>(&parameters, row, products, out);
+            let out = &mut tile.row(top + i)[columns.clone()];
+            T::write_channel::<I>(parameters, channel, products, out);
         }
     }
 }

@@ -139,6 +139,13 @@ fn many_channels_of_large_and_small_images_are_exact() {
         let depthwise = IntegerConv { group: 20, strides: [2; 2], ..op.clone() };
         let sizes = Sizes { size: [56, 56], group: 20, channels: 1, maps: 1, ..sizes };
         check(dots, &depthwise, sizes, ([DType::U8, DType::I8], None), true);
+        // The quads of several bands of rows.
+        let bands = IntegerConv { group: 3, ..op.clone() };
+        let sizes = Sizes { size: [64, 200], group: 3, window: [5, 3], ..sizes };
+        for strides in [[1, 1], [2, 3], [1, 2]] {
+            check(dots, &IntegerConv { strides, ..bands.clone() }, sizes, ([DType::I8; 2], None), true);
+        }
+        let sizes = Sizes { size: [56, 56], window: [3, 3], ..sizes };
         let pointwise = IntegerConv { pads: [0; 4], ..op.clone() };
         check(
             dots,

@@ -25,8 +25,8 @@ impl<'a> Filters<'a> {
         &self.rows[first * self.row..][..count * self.row]
     }
 
-    /// Returns the sums of the numbers of `count` filters from `first` on.
-    pub(super) fn sums(&self, first: usize, count: usize) -> &'a [i32] {
-        &self.sums[first..][..count]
+    /// Returns the sum of the numbers of a filter.
+    pub(super) fn sum(&self, filter: usize) -> i32 {
+        self.sums[filter]
     }
 }

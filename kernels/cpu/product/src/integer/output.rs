@@ -46,7 +46,7 @@ impl Form {
     }
 }
 
-/// Parameters of each output channel, or of each column of B.
+/// Parameters of all output channels, or of all columns of B.
 #[derive(Clone, Copy)]
 pub(super) struct Parameters<'a> {
     pub(super) summands: &'a [i32],
@@ -77,6 +77,19 @@ impl<'a> Parameters<'a> {
         }
     }
 
+    /// Returns the parameters of one channel, whose weights were shifted by `−moved`. `excess` is subtracted from its sums.
+    pub(super) fn channel(&self, at: usize, moved: i32, excess: i32) -> Channel {
+        let of_grid = |all: &[f64]| all.get(at).copied().unwrap_or(0.0);
+        let (scale, offset) = (of_grid(self.scales), of_grid(self.offsets));
+        Channel {
+            summand: self.summands[at].wrapping_sub(excess),
+            zero: self.zero_point(at).wrapping_sub(moved),
+            scale,
+            offset,
+            certain: certain(scale, offset).unwrap_or(-1),
+        }
+    }
+
     /// Returns the weights' zero point of a channel or column.
     #[inline(always)]
     pub(super) fn zero_point(&self, at: usize) -> i32 {
@@ -85,30 +98,67 @@ impl<'a> Parameters<'a> {
 
     #[inline(always)]
     fn rounded<I: Isa>(&self, sum: i32, scale: f64, offset: f64) -> u8 {
-        let x = I::fused_f64(f64::from(sum), scale, offset);
-        let undefined = x.is_nan();
-        let x = if x > self.least { x } else { self.least };
-        let x = if x < self.greatest { x } else { self.greatest };
-        let integer = (x + INTEGERS).to_bits() as i32;
-        if undefined { 0 } else { integer.wrapping_add(self.zero) as u8 }
+        let undefined = I::fused_f64(f64::from(sum), scale, offset).is_nan();
+        if undefined { 0 } else { self.rounded_finite::<I>(sum, scale, offset) }
     }
 
-    /// Rounds sums in `f32`, which is faster. Returns the greatest distance of a number from its integer, as bits.
+    /// Rounds a sum whose result is not NaN.
     #[inline(always)]
-    fn rounded_f32<I: Isa>(&self, sums: &[i32; PANEL], [scale, offset]: [f32; 2], to: &mut [u8; PANEL]) -> u32 {
-        let (least, greatest, zero) = (self.least as f32, self.greatest as f32, self.zero);
-        let mut most = 0;
+    fn rounded_finite<I: Isa>(&self, sum: i32, scale: f64, offset: f64) -> u8 {
+        let x = I::fused_f64(f64::from(sum), scale, offset);
+        let x = if x > self.least { x } else { self.least };
+        let x = if x < self.greatest { x } else { self.greatest };
+        ((x + INTEGERS).to_bits() as i32).wrapping_add(self.zero) as u8
+    }
+
+    /// Rounds sums of a channel.
+    #[inline(always)]
+    fn round<I: Isa>(&self, channel: &Channel, sums: &[i32; PANEL], to: &mut [u8; PANEL]) {
+        // Wide registers round `f64` as fast as they round `f32` and look for what is not certain.
+        if I::WIDE && channel.certain >= 0 {
+            for (to, sum) in to.iter_mut().zip(sums) {
+                *to = self.rounded_finite::<I>(sum.wrapping_add(channel.summand), channel.scale, channel.offset);
+            }
+            return;
+        }
+        if self.round_in_f32::<I>(channel, sums, to) {
+            return;
+        }
         for (to, sum) in to.iter_mut().zip(sums) {
-            let x = I::fused(*sum as f32, scale, offset);
+            *to = self.rounded::<I>(sum.wrapping_add(channel.summand), channel.scale, channel.offset);
+        }
+    }
+
+    /// Rounds sums in `f32`, which is faster. Returns whether all are certain to be right.
+    #[inline(always)]
+    fn round_in_f32<I: Isa>(&self, channel: &Channel, sums: &[i32; PANEL], to: &mut [u8; PANEL]) -> bool {
+        let (least, greatest, zero) = (self.least as f32, self.greatest as f32, self.zero);
+        let (scale, offset) = (channel.scale as f32, channel.offset as f32);
+        // Negative if a distance exceeds what is certain. Distances are positive, and so are their bits.
+        let mut margin = 0;
+        for (to, sum) in to.iter_mut().zip(sums) {
+            let x = I::fused(sum.wrapping_add(channel.summand) as f32, scale, offset);
             let x = if x > least { x } else { least };
             let x = if x < greatest { x } else { greatest };
             let moved = x + INTEGERS_F32;
-            let distance = (x - (moved - INTEGERS_F32)).abs().to_bits();
-            most = if distance > most { distance } else { most };
+            let distance = (x - (moved - INTEGERS_F32)).abs().to_bits() as i32;
+            margin |= channel.certain - distance;
             *to = (moved.to_bits() as i32).wrapping_add(zero) as u8;
         }
-        most
+        margin >= 0
     }
+}
+
+/// Parameters of one output channel.
+pub(super) struct Channel {
+    /// Added to each sum of products.
+    summand: i32,
+    /// Zero point of the weights, less their shift.
+    pub(super) zero: i32,
+    scale: f64,
+    offset: f64,
+    /// Of [`certain`]; −1 if nothing is.
+    certain: i32,
 }
 
 /// Returns the distance from an integer, as bits of an `f32`, up to which a number of this scale and offset is rounded
@@ -116,15 +166,15 @@ impl<'a> Parameters<'a> {
 ///
 /// In `f32` the sum, the scale, the offset and the result are each rounded by at most 2⁻²⁴ of their value. A result
 /// that is not cut has a magnitude of at most 383.
-fn certain(scale: f64, offset: f64) -> Option<u32> {
+fn certain(scale: f64, offset: f64) -> Option<i32> {
     let error = (384.0 + offset.abs()) / f64::from(1 << 22);
-    (scale.abs() < 1e30 && error < 0.25).then(|| ((0.5 - error) as f32).to_bits())
+    (scale.abs() < 1e30 && error < 0.25).then(|| ((0.5 - error) as f32).to_bits() as i32)
 }
 
 /// Element of an output.
 pub(super) trait Output: Copy + Default + Send + Sync {
-    /// Writes sums of one output channel.
-    fn write_channel<I: Isa>(parameters: &Parameters<'_>, channel: usize, sums: &[i32; PANEL], to: &mut [Self]);
+    /// Writes the first sums of one output channel, as many as `to` has.
+    fn write_channel<I: Isa>(parameters: &Parameters<'_>, channel: &Channel, sums: &[i32], to: &mut [Self]);
 
     /// Writes sums of columns from the first on, one of each.
     fn write_columns<I: Isa>(parameters: &Parameters<'_>, sums: &[i32], to: &mut [Self]);
@@ -132,10 +182,9 @@ pub(super) trait Output: Copy + Default + Send + Sync {
 
 impl Output for i32 {
     #[inline(always)]
-    fn write_channel<I: Isa>(_: &Parameters<'_>, _: usize, sums: &[i32; PANEL], to: &mut [Self]) {
-        match <&mut [i32; PANEL]>::try_from(&mut *to) {
-            Ok(to) => *to = *sums,
-            Err(_) => to.copy_from_slice(&sums[..to.len()]),
+    fn write_channel<I: Isa>(_: &Parameters<'_>, channel: &Channel, sums: &[i32], to: &mut [Self]) {
+        for (to, sum) in to.iter_mut().zip(sums) {
+            *to = sum.wrapping_add(channel.summand);
         }
     }
 
@@ -148,20 +197,17 @@ impl Output for i32 {
 /// Bits of a number of the output's type.
 impl Output for u8 {
     #[inline(always)]
-    fn write_channel<I: Isa>(parameters: &Parameters<'_>, channel: usize, sums: &[i32; PANEL], to: &mut [Self]) {
-        let (scale, offset) = (parameters.scales[channel], parameters.offsets[channel]);
-        let mut made = [0; PANEL];
-        let sure = certain(scale, offset).is_some_and(|certain| {
-            parameters.rounded_f32::<I>(sums, [scale as f32, offset as f32], &mut made) <= certain
-        });
-        if !sure {
-            for (made, sum) in made.iter_mut().zip(sums) {
-                *made = parameters.rounded::<I>(*sum, scale, offset);
-            }
+    fn write_channel<I: Isa>(parameters: &Parameters<'_>, channel: &Channel, sums: &[i32], to: &mut [Self]) {
+        let sums = &sums[..to.len()];
+        let (blocks, rest) = to.as_chunks_mut::<PANEL>();
+        for (sums, to) in sums.as_chunks::<PANEL>().0.iter().zip(blocks) {
+            parameters.round::<I>(channel, sums, to);
         }
-        match <&mut [u8; PANEL]>::try_from(&mut *to) {
-            Ok(to) => *to = made,
-            Err(_) => to.copy_from_slice(&made[..to.len()]),
+        if !rest.is_empty() {
+            let (mut last, mut made) = ([0; PANEL], [0; PANEL]);
+            last[..rest.len()].copy_from_slice(sums.as_chunks::<PANEL>().1);
+            parameters.round::<I>(channel, &last, &mut made);
+            rest.copy_from_slice(&made[..rest.len()]);
         }
     }
 

@@ -1,6 +1,7 @@
 //! Blocks of products of 8-bit integers on x86 processors.
 
 use super::block::{Block, ROWS};
+use anabranch_cpu_base::vector::LANES;
 use std::arch::x86_64::*;
 
 /// # Safety
@@ -120,12 +121,97 @@ unsafe fn pairs<const SIGNED: bool, const COUNT: usize>(
             }
         }
         for i in 0..COUNT {
-            for v in 0..2 {
-                // Pairs are added within each half of a register: columns 0, 1, 4, 5, 2, 3, 6, 7.
-                let pairs = _mm256_hadd_epi32(sums[i][2 * v], sums[i][2 * v + 1]);
-                let ordered = _mm256_permute4x64_epi64::<0b11_01_10_00>(pairs);
-                _mm256_storeu_si256(block[top + i].as_mut_ptr().add(first + 8 * v).cast(), ordered);
+            store_pairs(sums[i], block[top + i].as_mut_ptr().add(first));
+        }
+    }
+}
+
+/// Sums of the dot products of filters and the quads at `starts` beyond each position.
+///
+/// # Safety
+/// The processor has the features. There are a multiple of [`LANES`] sums, four filters for each start, and as many
+/// quads from each start on as there are sums.
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+pub(super) unsafe fn vnni_windows(filters: &[u8], starts: &[usize], quads: &[u32], sums: &mut [i32]) {
+    let mut first = 0;
+    // SAFETY: the caller's promise.
+    unsafe {
+        while sums.len() - first >= 4 * LANES {
+            windows_in_registers::<4>(filters, starts, quads, &mut sums[first..], first);
+            first += 4 * LANES;
+        }
+        while first < sums.len() {
+            windows_in_registers::<1>(filters, starts, quads, &mut sums[first..], first);
+            first += LANES;
+        }
+    }
+}
+
+/// Computes the sums of `WIDE` registers of positions from `first` on.
+///
+/// # Safety
+/// The promises of [`vnni_windows`]; the positions exist.
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+unsafe fn windows_in_registers<const WIDE: usize>(
+    filters: &[u8],
+    starts: &[usize],
+    quads: &[u32],
+    sums: &mut [i32],
+    first: usize,
+) {
+    // SAFETY: all reads are of the quads that the caller promises; all writes are of `WIDE` registers of sums.
+    unsafe {
+        let mut made = [_mm512_setzero_si512(); WIDE];
+        for (filter, start) in filters.as_chunks::<4>().0.iter().zip(starts) {
+            let filter = _mm512_set1_epi32(i32::from_ne_bytes(*filter));
+            let from = quads.as_ptr().add(start + first);
+            for v in 0..WIDE {
+                let quads = _mm512_maskz_loadu_epi32(u16::MAX, from.add(LANES * v).cast());
+                made[v] = _mm512_dpbusd_epi32(made[v], quads, filter);
             }
         }
+        for v in 0..WIDE {
+            _mm512_mask_storeu_epi32(sums.as_mut_ptr().add(LANES * v), u16::MAX, made[v]);
+        }
+    }
+}
+
+/// As [`vnni_windows`], with AVX2.
+///
+/// # Safety
+/// The promises of [`vnni_windows`], for AVX2.
+#[target_feature(enable = "avx2")]
+pub(super) unsafe fn avx2_windows(filters: &[u8], starts: &[usize], quads: &[u32], sums: &mut [i32]) {
+    // SAFETY: all reads are of the quads that the caller promises; all writes are of whole registers of sums.
+    unsafe {
+        for first in (0..sums.len()).step_by(LANES) {
+            // Each register has the sums of both halves of the quads of four positions.
+            let mut made = [_mm256_setzero_si256(); 4];
+            for (filter, start) in filters.as_chunks::<4>().0.iter().zip(starts) {
+                let filter = _mm_cvtsi32_si128(i32::from_ne_bytes(*filter));
+                let filter = _mm256_broadcastq_epi64(_mm_cvtepi8_epi16(filter));
+                let from = quads.as_ptr().add(start + first);
+                for v in 0..4 {
+                    let quads = _mm256_cvtepu8_epi16(_mm_loadu_si128(from.add(4 * v).cast()));
+                    made[v] = _mm256_add_epi32(made[v], _mm256_madd_epi16(filter, quads));
+                }
+            }
+            store_pairs(made, sums.as_mut_ptr().add(first));
+        }
+    }
+}
+
+/// Adds the halves of quads, and stores the sums of [`LANES`] columns.
+///
+/// # Safety
+/// The processor has AVX2, and `to` is the first of [`LANES`] sums.
+#[target_feature(enable = "avx2")]
+unsafe fn store_pairs(sums: [__m256i; 4], to: *mut i32) {
+    for v in 0..2 {
+        // Pairs are added within each half of a register: columns 0, 1, 4, 5, 2, 3, 6, 7.
+        let pairs = _mm256_hadd_epi32(sums[2 * v], sums[2 * v + 1]);
+        let ordered = _mm256_permute4x64_epi64::<0b11_01_10_00>(pairs);
+        // SAFETY: the caller's promise.
+        unsafe { _mm256_storeu_si256(to.add(8 * v).cast(), ordered) };
     }
 }
