@@ -112,8 +112,13 @@ def given(inputs: Mapping[str, Any] | None, declared: Mapping[str, tuple[str | N
         dtype, kind = declared.get(name, _UNDECLARED)
         if kind != "tensor" or value is None:
             parts += _parts(name, value, dtype, kind)
-        elif type(value) is np.ndarray and (plain := _NAME_OF_PLAIN.get(value.dtype)) is not None and value.flags.c_contiguous:
-            parts.append((name, plain, value.shape, value))
+        elif (
+            type(value) is np.ndarray
+            and (plain := _NAME_OF_PLAIN.get(value.dtype)) is not None
+            and (shape := value.shape)  # A buffer without dimensions has no shape.
+            and value.flags.c_contiguous
+        ):
+            parts.append((name, plain, shape, value))
         else:
             parts.append(_given(name, value, dtype))
     return parts

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// order.
 pub(crate) type Given = (String, String, Vec<usize>, Bytes);
 
-/// Bytes of an array, whatever the interpreter calls its elements.
+/// Bytes of an array of any type.
 pub(crate) struct Bytes(PyUntypedBuffer);
 
 impl<'py> FromPyObject<'_, 'py> for Bytes {

@@ -67,8 +67,8 @@ pub struct LowerOptions {
     /// Positions that costs take caches of keys and values to hold; their capacity if `None`. A run may have any other
     /// number.
     pub cached: Option<usize>,
-    /// Whether convolutions between QuantizeLinear and DequantizeLinear are computed in integers, for which only CPUs have
-    /// a kernel; else in floats.
+    /// Whether convolutions between QuantizeLinear and DequantizeLinear are computed in integers, for which only CPUs
+    /// have a kernel; else in floats.
     pub integer_convolutions: bool,
 }
 

@@ -8,7 +8,7 @@ use anabranch_op::op::ReduceKind;
 use bytemuck::Pod;
 use std::ops::{Add, AddAssign, Sub};
 
-/// Maximum [`Number::SHORT`].
+/// Maximum [`Number::short`].
 pub const SHORT: usize = 32;
 
 /// Columns whose exponentials are summed together.
@@ -19,8 +19,9 @@ pub trait Number: Pod + Send + Sync {
     /// Tensor type whose elements are this type.
     const DTYPE: DType;
 
-    /// Maximum elements of a row for which [`Self::fold_rows`] of columns takes less time than [`Self::fold_each`].
-    const SHORT: usize;
+    /// Returns the elements of a row up to which [`Self::fold_rows`] of columns takes less time than
+    /// [`Self::fold_each`].
+    fn short(kind: ReduceKind) -> usize;
 
     /// Folds consecutive rows of equal length, each into its element of `target`, without the final step in
     /// [`Self::finish`]. A row's fold does not depend on the others.
@@ -206,7 +207,14 @@ macro_rules! float_number {
     ($float:ident, $short:expr, $sum:expr, $squares:expr, $greatest:expr, $least:expr) => {
         impl Number for $float {
             const DTYPE: DType = <Self as Element>::DTYPE;
-            const SHORT: usize = $short;
+
+            fn short(kind: ReduceKind) -> usize {
+                match kind {
+                    // Computed in vectors across columns alone.
+                    ReduceKind::LogSumExp | ReduceKind::Product | ReduceKind::SumOfMagnitudes => SHORT,
+                    _ => $short,
+                }
+            }
 
             fn fold_each(kind: ReduceKind, source: &[Self], target: &mut [Self]) {
                 let plus = |a, b| a + b;
@@ -297,7 +305,10 @@ macro_rules! integer_number {
     ($integer:ident, $magnitude:expr) => {
         impl Number for $integer {
             const DTYPE: DType = <Self as Element>::DTYPE;
-            const SHORT: usize = SHORT;
+
+            fn short(_: ReduceKind) -> usize {
+                SHORT
+            }
 
             fn fold_each(kind: ReduceKind, source: &[Self], target: &mut [Self]) {
                 match kind {

@@ -19,7 +19,7 @@ use std::sync::{Mutex, PoisonError};
 /// Elements of a piece, the unit of work of a thread: large enough that the hand-over cost is negligible.
 const PIECE: usize = 32 * 1024;
 /// Row length of the broadcast operands below which rows are gathered into blocks; longer rows are computed one by one.
-const LONG_ROW: usize = 256;
+const LONG_ROW: usize = 512;
 
 /// Prepares an element-wise kernel.
 pub(crate) fn prepare(node: &NodeSpec, map: &Map) -> Result<Box<dyn CpuKernel>, KernelError> {

@@ -145,7 +145,7 @@ fn in_one_node(
         Some(positions) => {
             let known = angles[0].dims()[0];
             let Some(last) = known.checked_sub(1) else {
-                return Err(Fault::invalid("positions select angles, but there are none"));
+                return Err(Fault::invalid("positions select angles of an empty table"));
             };
             judged(builder, positions, "the position of a query", 0..=last)?
         }

@@ -7,7 +7,7 @@ use std::array::from_fn;
 /// Partial sums of a dot product: two vectors of the widest kind.
 const CHAINS: usize = 32;
 
-/// Rows of the matrix that are read at once, because memory serves several streams faster than one.
+/// Rows or columns of the matrix that are read at once, because memory serves several streams faster than one.
 const TOGETHER: usize = 4;
 
 /// Elements of the result that stay in the L1 cache while the matrix's rows are added to them.
@@ -116,9 +116,8 @@ impl Loop for Combination<'_> {
     #[inline(always)]
     fn run<I: Isa>(mut self) {
         self.out.fill(0.0);
-        // More streams are faster, as long as their factors fit the registers.
-        let mut done = if I::WIDE { self.add_by::<I, 16>(0) } else { 0 };
-        done = self.add_by::<I, 8>(done);
+        // Columns that are a multiple of a page apart share the cache's sets: more than eight evict each other.
+        let done = self.add_by::<I, TOGETHER>(0);
         self.add_by::<I, 1>(done);
     }
 }

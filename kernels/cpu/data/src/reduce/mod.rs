@@ -175,9 +175,7 @@ impl<T: Number> ReduceKernel<T> {
 
     /// Whether these rows are of few elements.
     fn has_short_rows(&self) -> bool {
-        // Exponentials are only computed in vectors across columns.
-        let short = if self.kind == ReduceKind::LogSumExp { SHORT } else { T::SHORT };
-        T::joins(self.kind) && self.count <= short && self.has_rows()
+        T::joins(self.kind) && self.count <= T::short(self.kind) && self.has_rows()
     }
 
     /// Folds short rows: their first elements, then their second ones, ….

@@ -1,9 +1,10 @@
 //! Convolutions of 8-bit integers in which each channel is convolved by itself.
 //!
 //! Four rows of a window lie next to each other as a quad, so that the dot products of bytes add up a column of the
-//! window at once. For some rows of the output at a time, the rows of the image that they read are copied with the
-//! border around the image, and then written as quads, which all columns of the window read. If windows move by several
-//! columns, every such column has a plane of its own: then the numbers that a column of the window needs are consecutive.
+//! window at once. Bands of the output's rows are computed one after the other. The rows of the image that a band reads
+//! are copied with the border around the image, and then written as quads, which all columns of the window read. If
+//! windows move by several columns, every such column has a plane of its own: then the numbers that a column of the
+//! window needs are consecutive.
 
 use super::block::Dots;
 use super::output::{Channel, Form, Output, Parameters};

@@ -77,7 +77,8 @@ impl<'a> Parameters<'a> {
         }
     }
 
-    /// Returns the parameters of one channel, whose weights were shifted by `−moved`. `excess` is subtracted from its sums.
+    /// Returns the parameters of one channel, whose weights were shifted by `−moved`. `excess` is subtracted from its
+    /// sums.
     pub(super) fn channel(&self, at: usize, moved: i32, excess: i32) -> Channel {
         let of_grid = |all: &[f64]| all.get(at).copied().unwrap_or(0.0);
         let (scale, offset) = (of_grid(self.scales), of_grid(self.offsets));
@@ -157,7 +158,7 @@ pub(super) struct Channel {
     pub(super) zero: i32,
     scale: f64,
     offset: f64,
-    /// Of [`certain`]; −1 if nothing is.
+    /// Result of [`certain`], or −1.
     certain: i32,
 }
 
