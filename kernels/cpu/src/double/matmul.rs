@@ -11,12 +11,6 @@ use anabranch_cpu_product::{Batches, Sizes, sizes};
 use anabranch_op::error::KernelError;
 use anabranch_op::op::{MatMul, NodeSpec};
 
-/// Columns of a panel.
-const WIDE: usize = 8;
-
-/// Rows that are multiplied with a panel at once.
-const HIGH: usize = 4;
-
 /// Maximum rows of a panel.
 const DEPTH: usize = 256;
 
@@ -49,11 +43,6 @@ impl<'a> Matrix<'a> {
         let strides = if transposed { [1, rows] } else { [columns, 1] };
         Self { elements: &stack[number * rows * columns..][..rows * columns], strides }
     }
-
-    #[inline(always)]
-    fn at(&self, row: usize, column: usize) -> f64 {
-        self.elements[row * self.strides[0] + column * self.strides[1]]
-    }
 }
 
 /// Loop for one tile of a product over `depth` terms.
@@ -68,7 +57,16 @@ impl Loop for Product<'_, '_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<I: Isa>(mut self) {
+    fn run<I: Isa>(self) {
+        // As many sums as fit the registers. Their sizes change no result.
+        if I::WIDE { self.by_panels::<I, 8, 16>() } else { self.by_panels::<I, 4, 8>() }
+    }
+}
+
+impl Product<'_, '_> {
+    /// Multiplies `HIGH` rows at once with a panel of `WIDE` columns.
+    #[inline(always)]
+    fn by_panels<I: Isa, const HIGH: usize, const WIDE: usize>(mut self) {
         let mut panel = [[0.0; WIDE]; DEPTH];
         let (width, height) = (self.tile.columns.len(), self.tile.rows.len());
         for column in (0..width).step_by(WIDE) {
@@ -77,8 +75,9 @@ impl Loop for Product<'_, '_> {
                 let panel = &mut panel[..DEPTH.min(self.depth - start)];
                 self.copy_panel(start, self.tile.columns.start + column, wide, panel);
                 for row in (0..height).step_by(HIGH) {
-                    let sums = self.sums::<I>(self.tile.rows.start + row, start, panel);
-                    for (row, sums) in (row..height.min(row + HIGH)).zip(sums) {
+                    let sums: [[f64; WIDE]; HIGH] =
+                        self.sums::<I, HIGH, WIDE>(self.tile.rows.start + row, start, panel);
+                    for (row, sums) in (row..height.min(row + HIGH)).zip(&sums) {
                         let out = &mut self.tile.row(row)[column..column + wide];
                         match start {
                             0 => out.copy_from_slice(&sums[..wide]),
@@ -89,29 +88,45 @@ impl Loop for Product<'_, '_> {
             }
         }
     }
-}
 
-impl Product<'_, '_> {
     /// Copies `wide` columns of the right matrix, from this row and column on.
     #[inline(always)]
-    fn copy_panel(&self, row: usize, column: usize, wide: usize, panel: &mut [[f64; WIDE]]) {
+    fn copy_panel<const WIDE: usize>(&self, row: usize, column: usize, wide: usize, panel: &mut [[f64; WIDE]]) {
+        let Matrix { elements, strides: [down, along] } = self.right;
         for (row, line) in (row..).zip(panel) {
-            *line = [0.0; WIDE];
-            (column..).zip(&mut line[..wide]).for_each(|(column, to)| *to = self.right.at(row, column));
+            let from = &elements[row * down + column * along..];
+            match from.first_chunk() {
+                Some(from) if along == 1 && wide == WIDE => *line = *from,
+                _ => {
+                    *line = [0.0; WIDE];
+                    line[..wide].iter_mut().zip(from.iter().step_by(along)).for_each(|(to, x)| *to = *x);
+                }
+            }
         }
     }
 
     /// Returns the products of rows of the left matrix from `row` on with the panel, whose first row is `start`. Rows
     /// beyond the last one repeat it.
     #[inline(always)]
-    fn sums<I: Isa>(&self, row: usize, start: usize, panel: &[[f64; WIDE]]) -> [[f64; WIDE]; HIGH] {
+    fn sums<I: Isa, const HIGH: usize, const WIDE: usize>(
+        &self,
+        row: usize,
+        start: usize,
+        panel: &[[f64; WIDE]],
+    ) -> [[f64; WIDE]; HIGH] {
+        let Matrix { elements, strides: [down, along] } = self.left;
         let last = self.tile.rows.end - 1;
-        let rows: [usize; HIGH] = std::array::from_fn(|place| last.min(row + place));
+        // Slices of one length need one check of an index for all rows.
+        let length = (panel.len() - 1) * along + 1;
+        let rows: [&[f64]; HIGH] =
+            std::array::from_fn(|place| &elements[last.min(row + place) * down + start * along..][..length]);
         let mut sums = [[0.0; WIDE]; HIGH];
-        for (term, line) in (start..).zip(panel) {
-            for (sums, row) in sums.iter_mut().zip(rows) {
-                let x = self.left.at(row, term);
-                sums.iter_mut().zip(line).for_each(|(sum, y)| *sum = I::fused_f64(x, *y, *sum));
+        for (term, line) in panel.iter().enumerate() {
+            for i in 0..HIGH {
+                let x = rows[i][term * along];
+                for j in 0..WIDE {
+                    sums[i][j] = I::fused_f64(x, line[j], sums[i][j]);
+                }
             }
         }
         sums

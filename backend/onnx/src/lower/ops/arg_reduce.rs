@@ -1,7 +1,7 @@
 //! Lowers ArgMax and ArgMin, which give indices of extreme elements, and Hardmax, which marks the greatest one.
 
-use super::{Builder, Entry, Fault, Operator, View};
-use anabranch_kernels::op::{ArgReduce, Binary, Domain, Op};
+use super::{Builder, Entry, Fault, Operator, View, domain_of, working};
+use anabranch_kernels::op::{ArgReduce, Binary, Op};
 use anabranch_kernels::{DType, Shape, TensorSpec};
 use std::slice::from_ref;
 
@@ -45,7 +45,9 @@ fn hardmax(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, 
         (x.reshaped(vec![outer.iter().product(), inner.iter().product()])?, 1)
     };
     let index = index_of(builder, &rows, ArgReduce { axis, greatest: true, last: false })?;
-    let positions = builder.indices(DType::I64, rows.dims()[axis], axis, rows.rank())?;
-    let hot = builder.map(Domain::I64, [&index, &positions], x.dtype(), |[a, b]| a.with(Binary::Equal, b))?;
+    // Floats count as fast as they are written, as long as they hold every position.
+    let counted = if rows.dims()[axis] < 1 << 24 { working(x.dtype()) } else { DType::I64 };
+    let positions = builder.indices(counted, rows.dims()[axis], axis, rows.rank())?;
+    let hot = builder.map(domain_of(counted), [&index, &positions], x.dtype(), |[a, b]| a.with(Binary::Equal, b))?;
     Ok(vec![hot.reshaped(x.dims())?])
 }

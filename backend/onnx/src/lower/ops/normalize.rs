@@ -127,10 +127,13 @@ fn by_moments(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View
     let axes = axes_of(operator.node.ints("axes")?.unwrap_or(&[0, 2, 3]), x.rank())?;
     let wide = builder.as_working(x)?;
     let (mean, variance) = moments(builder, &wide, &axes)?;
-    let inputs = [&wide, &mean, &variance];
-    Ok(vec![builder.map(domain_of(wide.dtype()), inputs, x.dtype(), |[x, mean, variance]| {
+    let domain = domain_of(wide.dtype());
+    // A node of its own: there are far fewer deviations than elements.
+    let deviation = builder.map(domain, [&variance], wide.dtype(), |[variance]| variance.apply(Unary::Sqrt) + 1e-9)?;
+    let inputs = [&wide, &mean, &deviation];
+    Ok(vec![builder.map(domain, inputs, x.dtype(), |[x, mean, deviation]| {
         let distance = x - mean;
-        distance / (variance.apply(Unary::Sqrt) + 1e-9)
+        distance / deviation
     })?])
 }
 

@@ -74,6 +74,11 @@ fn pooled(builder: &mut Builder, image: &View, mut window: Window, kind: PoolKin
     if edge == Edge::Whole {
         window.hold_all(input, size)?;
     }
+    if window.kernel == input && size == [1, 1] && window.pads == [0; 4] && window.dilations == [1, 1] {
+        // One window of all elements, which a reduction reads in their order.
+        let kind = if kind == PoolKind::Max { ReduceKind::Max } else { ReduceKind::Mean };
+        return builder.reduced(image, kind, &[2, 3])?.reshaped([&image.dims()[..2], &[1, 1]].concat());
+    }
     match window.is_within()? {
         true => border::emitted(builder, image, &window, kind, size),
         false => border::pooled(builder, image, &window, kind, size),
