@@ -1,7 +1,7 @@
 //! Node with its buffers, ready to run on a GPU.
 
 use crate::nodes::values;
-use anabranch_kernels::gpu::{Buffers, Gpu, Kernel, binds, compile, scratch_bytes};
+use anabranch_kernels::gpu::{Buffers, Gpu, Kernel, StatusWord, binds, compile, scratch_bytes};
 use anabranch_kernels::op::NodeSpec;
 use anabranch_kernels::{KernelError, Tensor};
 use std::time::{Duration, Instant};
@@ -49,10 +49,12 @@ impl<'a> GpuRun<'a> {
         let inputs: Vec<_> = tensors.zip(bound).map(|(tensor, bound)| bound.then(|| filled(gpu, &tensor))).collect();
         let outputs: Vec<_> = node.outputs.iter().map(|spec| buffer(gpu, spec.bytes() as u64)).collect();
         let scratch = Some(scratch_bytes(node)).filter(|bytes| *bytes > 0).map(|bytes| buffer(gpu, bytes));
+        let status = buffer(gpu, 4);
         let buffers = Buffers {
             inputs: &inputs.iter().map(Option::as_ref).collect::<Vec<_>>(),
             outputs: &outputs.iter().collect::<Vec<_>>(),
             scratch: scratch.as_ref(),
+            status: Some(StatusWord { buffer: &status, word: 0 }),
         };
         let kernel = compile(gpu, node, &vec![None; node.inputs.len()], &buffers, None)?;
         let specs = node.inputs.iter().chain(&node.outputs);

@@ -343,7 +343,9 @@ impl Parts<'_> {
                 let (gpu, memory) = (self.pool.gpu(device)?, &self.plan.memory().devices()[device.index()]);
                 let side =
                     GpuSide::new(gpu, &opener.name, device, &worker_program, self.kernels, self.accounting, memory)?;
-                (Some(Arc::clone(&side)), Box::new(GpuWorker::new(device, worker_program, side)))
+                let worker = GpuWorker::new(device, worker_program, Arc::clone(&side));
+                let worker = worker.map_err(|error| ExecError::unusable(&opener.name, &error))?;
+                (Some(side), Box::new(worker))
             }
         };
         self.gpus.push(side);

@@ -3,7 +3,7 @@
 use crate::program::{Origin, Program, ValueId};
 pub use crate::program::{floats as spec, map};
 use anabranch_kernels::op::{Binary, Expression, Op, Unary};
-use anabranch_kernels::{Tensor, TensorSpec};
+use anabranch_kernels::{DType, Tensor, TensorSpec};
 
 /// Builds a program of `f32` values node by node.
 #[derive(Default)]
@@ -34,6 +34,11 @@ impl Maker {
     /// Adds an input of this shape.
     pub fn input(&mut self, dims: &[usize]) -> ValueId {
         self.program.add_input(self.next_value(), spec(dims))
+    }
+
+    /// Adds an input of this shape whose elements are `i64`.
+    pub fn integers(&mut self, dims: &[usize]) -> ValueId {
+        self.program.add_input(self.next_value(), TensorSpec::new(DType::I64, spec(dims).shape))
     }
 
     /// Adds a constant of this shape, element by element.

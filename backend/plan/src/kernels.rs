@@ -140,6 +140,11 @@ impl Kernels {
         node.inputs.iter().zip(&node.spec.inputs).enumerate().map(table).collect()
     }
 
+    /// Whether the kernel of a node on a GPU reports values in a status word.
+    pub fn has_status(&self, node: NodeId) -> bool {
+        gpu::has_status(&self.program.node(node).spec, &self.constant(node))
+    }
+
     /// A constant in the memory of a GPU of this name, which all kernels of the same weights share.
     pub fn on_gpu(&self, gpu: &Arc<Gpu>, name: &str, value: ValueId) -> Result<Arc<GpuBuffer>, ExecError> {
         let constant = self.program.constant(value);

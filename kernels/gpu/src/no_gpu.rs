@@ -89,6 +89,11 @@ pub fn resident_bytes(_: &NodeSpec, _: &[bool]) -> u64 {
     0
 }
 
+/// Whether a node's kernel has a status word: there is no kernel.
+pub fn has_status(_: &NodeSpec, _: &[bool]) -> bool {
+    false
+}
+
 /// Whether each input is read from a buffer.
 pub fn binds(node: &NodeSpec, _: &[bool]) -> Vec<bool> {
     vec![true; node.inputs.len()]

@@ -4,7 +4,7 @@ use super::Setup;
 use super::messages::{Move, Reply, Reporter, Task, Threads};
 use crate::error::{Failure, FailureSite};
 use crate::gpu::{GpuSide, wait_for};
-use crate::link::{End, copy};
+use crate::link::{End, Staging, copy};
 use crate::memory_accounting::MemoryAccounting;
 use crate::run_channels::Halt;
 use crate::worker_program::{Cells, ConstantCell, DeviceProgram, SlotSpec};
@@ -26,6 +26,8 @@ struct Watched {
     submission: wgpu::SubmissionIndex,
     done: Arc<AtomicBool>,
     since: Instant,
+    /// Copy of the status words, if one of the nodes has a word.
+    status: Option<Staging>,
 }
 
 /// Nodes that fit a GPU, and the memory that is kept there for them.
@@ -171,6 +173,10 @@ impl Encoder {
         self.side.healthy(at)?;
         let gpu = &self.side.gpu;
         let mut encoder = gpu.device().create_command_encoder(&Default::default());
+        let status = self.side.status.as_ref().filter(|words| nodes.iter().any(|node| words.word(*node).is_some()));
+        if let Some(words) = status {
+            words.clear(&mut encoder);
+        }
         {
             let mut pass = encoder.begin_compute_pass(&Default::default());
             for node in &nodes {
@@ -179,8 +185,15 @@ impl Encoder {
                 kernels.first().ok_or_else(missing)?.encode(&mut pass);
             }
         }
+        let mut copy = status.map(|words| words.staging(gpu)).transpose().map_err(|error| Failure::at(at, error))?;
+        if let (Some(words), Some(copy)) = (status, &copy) {
+            words.copy(&mut encoder, copy);
+        }
         let since = Instant::now();
         let submission = gpu.queue().submit([encoder.finish()]);
+        if let (Some(words), Some(copy)) = (status, &mut copy) {
+            words.submitted(copy, submission.clone());
+        }
         let done = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&done);
         gpu.queue().on_submitted_work_done(move || seen.store(true, Ordering::Release));
@@ -189,7 +202,7 @@ impl Encoder {
             self.reporter.report(Reply::Submitted { device: self.reporter.device, node: *node });
         }
         // The watcher listens as long as this thread lives.
-        let _ = self.watched.send(Watched { nodes, submission, done, since });
+        let _ = self.watched.send(Watched { nodes, submission, done, since, status: copy });
         Ok(())
     }
 }
@@ -203,6 +216,9 @@ fn watch(reporter: &Reporter, side: &GpuSide, inbox: &Receiver<Watched>) {
         wait_for(&side.gpu, &watched.submission, site, || watched.done.load(Ordering::Acquire))?;
         side.healthy(site.place)?;
         let end = Instant::now();
+        if let (Some(words), Some(copy)) = (&side.status, &watched.status) {
+            words.check(&side.gpu, copy, site)?;
+        }
         let start = before.map_or(watched.since, |before: Instant| before.max(watched.since));
         before = Some(end);
         let share = end.saturating_duration_since(start) / watched.nodes.len().max(1) as u32;

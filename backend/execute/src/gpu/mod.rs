@@ -2,10 +2,11 @@
 //!
 //! Consecutive steps go into one command buffer. It is submitted when the next step is not ready, when a link waits for
 //! a result, or when it is full ([`gpu_batch`]). Later work in the queue sees the results of earlier work. The worker
-//! therefore waits for links only until they have submitted, and never for the device.
+//! therefore waits for links only until they have submitted, and for the device only at the end of a run.
 
 mod lost;
 mod side;
+mod status;
 mod timing;
 
 pub(super) use lost::{Ahead, failure, healthy, wait_for};
@@ -13,10 +14,12 @@ pub(super) use side::GpuSide;
 
 use super::error::{Failure, FailureSite};
 use super::faults::Operation;
+use super::link::Staging;
 use super::resident::DeviceTensor;
 use super::run_channels::{Halt, Wait};
 use super::worker::{GpuTensors, Log, Run, Worker};
 use super::worker_program::{After, DeviceProgram, Gate, HandedOut, NO_GATE, NodeCall, Streaming, Work};
+use anabranch_kernels::KernelError;
 use anabranch_kernels::gpu::{Gpu, GpuBuffer, Kernel};
 use anabranch_placement_core::platform::DeviceId;
 use anabranch_plan::gpu_batch;
@@ -33,6 +36,8 @@ struct Batch {
     kernels: usize,
     /// Number of command buffers with kernels that the run has submitted.
     number: usize,
+    /// Whether the commands copy the status words to the host.
+    has_status: bool,
     /// Gates to open once the commands are submitted.
     after: Vec<Gate>,
 }
@@ -40,6 +45,12 @@ struct Batch {
 impl Batch {
     fn is_full(&self) -> bool {
         self.kernels >= gpu_batch(self.number)
+    }
+
+    /// Returns the encoder, for commands outside of passes.
+    fn commands(&mut self, device: &wgpu::Device) -> &mut wgpu::CommandEncoder {
+        self.pass = None;
+        self.encoder.get_or_insert_with(|| device.create_command_encoder(&Default::default()))
     }
 }
 
@@ -51,13 +62,21 @@ pub(super) struct GpuWorker {
     batch: Batch,
     timing: Timing,
     tensors: GpuTensors,
+    /// Copy of the status words on the host, if nodes have some.
+    status: Option<Staging>,
 }
 
 impl GpuWorker {
-    pub(super) fn new(device: DeviceId, program: DeviceProgram, side: Arc<GpuSide>) -> Self {
-        let timing = Timing::new(device, &side);
-        let tensors = GpuTensors::default();
-        Self { log: Log::default(), tensors, timing, program: Arc::new(program), side, batch: Batch::default() }
+    pub(super) fn new(device: DeviceId, program: DeviceProgram, side: Arc<GpuSide>) -> Result<Self, KernelError> {
+        Ok(Self {
+            status: status_copy(&side)?,
+            timing: Timing::new(device, &side),
+            log: Log::default(),
+            batch: Batch::default(),
+            tensors: GpuTensors::default(),
+            program: Arc::new(program),
+            side,
+        })
     }
 
     /// Waits, after submitting the encoded commands.
@@ -73,9 +92,18 @@ impl GpuWorker {
         let side = Arc::clone(&self.side);
         let kernels = side.kernels(at);
         self.timing.begin(node, run.now());
+        if let Some(words) = side.status.as_ref().filter(|words| words.begins_at(node.node)) {
+            words.clear(self.batch.commands(side.gpu.device()));
+        }
         match &node.streaming {
             Some(streaming) => self.run_chunks(&kernels, streaming, run)?,
             None => kernels.iter().for_each(|kernel| self.encode(kernel, run)),
+        }
+        if let (Some(words), Some(copy)) = (&side.status, &self.status)
+            && words.ends_at(node.node)
+        {
+            words.copy(self.batch.commands(side.gpu.device()), copy);
+            self.batch.has_status = true;
         }
         Ok(())
     }
@@ -119,9 +147,7 @@ impl GpuWorker {
         if source == target {
             return;
         }
-        let device = self.side.gpu.device();
-        let encoder = self.batch.encoder.get_or_insert_with(|| device.create_command_encoder(&Default::default()));
-        self.batch.pass = None;
+        let encoder = self.batch.commands(self.side.gpu.device());
         let bytes = source.size().min(target.size());
         encoder.copy_buffer_to_buffer(source, 0, target, 0, bytes);
         self.log.copied += bytes;
@@ -144,13 +170,26 @@ impl GpuWorker {
         wait_for_work(&self.side.gpu, &last, run.site(self.log.at))
     }
 
-    fn give(&self, encoder: wgpu::CommandEncoder, run: &Run<'_>) -> Result<(), Failure> {
+    fn give(&mut self, encoder: wgpu::CommandEncoder, run: &Run<'_>) -> Result<(), Failure> {
         let struck = run.strike(Operation::Submission);
         struck.map_err(|error| failure(&self.side.gpu, self.log.at, error))?;
         // A lost device accepts submissions without an error.
         self.side.healthy(self.log.at)?;
-        self.side.gpu.queue().submit([encoder.finish()]);
+        let submission = self.side.gpu.queue().submit([encoder.finish()]);
+        if std::mem::take(&mut self.batch.has_status)
+            && let (Some(words), Some(copy)) = (&self.side.status, &mut self.status)
+        {
+            words.submitted(copy, submission);
+        }
         self.side.healthy(self.log.at)
+    }
+
+    /// Checks that no kernel of the run has reported a value.
+    fn check_status(&self, run: &Run<'_>) -> Result<(), Halt> {
+        match (&self.side.status, &self.status) {
+            (Some(words), Some(copy)) => words.check(&self.side.gpu, copy, run.site(self.log.at)),
+            _ => Ok(()),
+        }
     }
 
     /// Submits the encoded commands, and opens the gates that wait for them.
@@ -169,6 +208,11 @@ impl GpuWorker {
         }
         Ok(())
     }
+}
+
+/// Creates the buffer for the status words on the host, if nodes have some.
+fn status_copy(side: &GpuSide) -> Result<Option<Staging>, KernelError> {
+    side.status.as_ref().map(|words| words.staging(&side.gpu)).transpose()
 }
 
 /// The buffer of a tensor of the caller.
@@ -211,6 +255,7 @@ impl Worker for GpuWorker {
         }
         self.submit(run)?;
         self.finish_outputs(run)?;
+        self.check_status(run)?;
         self.side.gpu.poll(None).map_err(|error| failure(&self.side.gpu, self.log.at, error))?;
         if run.terms.profile {
             let events = self.timing.events(&self.side, run)?;
@@ -227,6 +272,11 @@ impl Worker for GpuWorker {
     fn let_go(&mut self) {
         self.timing.renew();
         self.batch = Batch::default();
+        match status_copy(&self.side) {
+            Ok(copy) => self.status = copy,
+            // The engine is then built again, and that reports the error.
+            Err(error) => self.side.gpu.condemn(&error.to_string()),
+        }
     }
 
     fn restore(&mut self) -> bool {

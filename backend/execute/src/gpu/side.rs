@@ -1,6 +1,7 @@
 //! Objects that stay on a GPU as long as an executor: buffers, constants and compiled kernels.
 
 use super::lost::healthy;
+use super::status::StatusWords;
 use crate::error::{Failure, FailureSite};
 use crate::memory_accounting::MemoryAccounting;
 use crate::worker_program::{DeviceProgram, HandedOut, NodeCall, Operand};
@@ -27,6 +28,8 @@ pub(crate) struct GpuSide {
     unused: Mutex<Vec<HandedOut>>,
     /// Kernels of each node of the device's worker program: one for the whole node, or one per chunk.
     nodes: Vec<Mutex<Vec<Kernel>>>,
+    /// Status words, if a node has one.
+    pub(crate) status: Option<StatusWords>,
     /// Constants shared with the other plans of its session.
     _constants: Vec<Arc<wgpu::Buffer>>,
 }
@@ -40,6 +43,7 @@ struct Making<'a> {
     /// One buffer for all nodes. With three in turn, 92 instead of 96 dispatches of split products waited for the ones
     /// before: wgpu puts a barrier before each change of a buffer from read to written, and it holds back all kernels.
     scratch: Option<wgpu::Buffer>,
+    status: Option<StatusWords>,
 }
 
 impl GpuSide {
@@ -60,6 +64,8 @@ impl GpuSide {
         accounting.take(device, (held + memory.scratch + memory.kernels) as usize);
         let scratch = (memory.scratch > 0).then(|| gpu.storage(memory.scratch.next_multiple_of(4))).transpose();
         let scratch = scratch.map_err(|error| ExecError::without_buffer(name, "scratch memory of kernels", &error))?;
+        let status = StatusWords::new(&gpu, worker_program.nodes.iter().map(|node| node.node), kernels);
+        let status = status.map_err(|error| ExecError::without_buffer(name, "status words of kernels", &error))?;
         let refused = |slot, error| match worker_program.user(slot) {
             Some(node) => ExecError::kernel(kernels.program().node(node).model_name(), name, error),
             None => ExecError::unusable(name, &error),
@@ -69,13 +75,14 @@ impl GpuSide {
             cells.push(gpu.storage(size).map_err(|error| refused(slot, error))?);
         }
         cells.extend(constants.iter().map(|constant| wgpu::Buffer::clone(constant)));
-        let making = Making { gpu: &gpu, worker_program, kernels, cells, scratch };
+        let making = Making { gpu: &gpu, worker_program, kernels, cells, scratch, status };
         let nodes = making.compile(name)?;
         let nodes = nodes.into_iter().map(Mutex::new).collect();
-        let cells = making.cells.into_iter().map(Mutex::new).collect();
+        let Making { cells, status, .. } = making;
+        let cells = cells.into_iter().map(Mutex::new).collect();
         gpu.poll(None).map_err(|error| ExecError::unusable(name, &error))?;
         let unused = Mutex::new(worker_program.handed_out.clone());
-        Ok(Arc::new(Self { gpu, cells, unused, nodes, _constants: constants }))
+        Ok(Arc::new(Self { gpu, cells, unused, nodes, status, _constants: constants }))
     }
 
     /// The buffer of a cell in this run.
@@ -172,7 +179,8 @@ impl Making<'_> {
         {
             inputs[input] = None;
         }
-        let buffers = Buffers { inputs: &inputs, outputs: &outputs, scratch: self.scratch.as_ref() };
+        let status = self.status.as_ref().and_then(|status| status.word(node.node));
+        let buffers = Buffers { inputs: &inputs, outputs: &outputs, scratch: self.scratch.as_ref(), status };
         let compile = |rows| gpu::compile(self.gpu, spec, tables, &buffers, rows);
         let Some(streaming) = &node.streaming else { return Ok(vec![compile(None)?]) };
         let cut = &streaming.cut;

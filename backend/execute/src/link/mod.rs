@@ -7,7 +7,7 @@ mod staging;
 mod upload;
 
 pub(super) use copy::copy;
-pub(super) use staging::{End, download};
+pub(super) use staging::{End, Staging, download};
 
 use super::error::{Failure, FailureSite};
 use super::event::{Activity, Event, Lane};

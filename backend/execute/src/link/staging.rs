@@ -77,10 +77,20 @@ impl Staging {
         Ok(Self { buffer, state, submission: None })
     }
 
+    /// Returns the buffer, for commands.
+    pub(crate) fn buffer(&self) -> &wgpu::Buffer {
+        &self.buffer
+    }
+
     /// Lets the GPU run `commands` with the buffer, and then requests its mapping.
     pub(super) fn submit(&mut self, gpu: &Gpu, commands: wgpu::CommandBuffer, mode: wgpu::MapMode, bytes: u64) {
+        self.submitted(gpu.queue().submit([commands]), mode, bytes);
+    }
+
+    /// Requests the mapping, after the submission of commands with the buffer.
+    pub(crate) fn submitted(&mut self, submission: wgpu::SubmissionIndex, mode: wgpu::MapMode, bytes: u64) {
         self.state.store(AWAY, Ordering::Relaxed);
-        self.submission = Some(gpu.queue().submit([commands]));
+        self.submission = Some(submission);
         let state = Arc::clone(&self.state);
         self.buffer.map_async(mode, ..bytes, move |result| {
             state.store(if result.is_ok() { MAPPED } else { REFUSED }, Ordering::Release);

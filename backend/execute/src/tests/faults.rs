@@ -9,6 +9,7 @@ use crate::{CancelToken, ComputeDevice, DevicePool, ExecError, Executor, GpuOpen
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_base::sync::lock;
 use anabranch_kernels::KernelError;
+use anabranch_kernels::op::{Gather, Op};
 use anabranch_placement_core::platform::DeviceId;
 use anabranch_plan::test_programs::{Maker, PlacedProgram, add, relu};
 use anabranch_plan::{ChunkRule, PlanOptions, Residency, StreamMode};
@@ -68,6 +69,7 @@ fn cases() -> Vec<Case> {
         cases.push(case("gpu", ladder(&["cpu", "gpu"], 2, &[9, 5]), PlanOptions::default()));
         cases.push(case("streams", PlacedProgram::chain(&["cpu", "gpu", "cpu"], &[0, 1, 2], &[20, 11]), streamed(11)));
         cases.push(case("staged", staged_weights(), staged));
+        cases.push(case("status", chosen_rows(), PlanOptions::default()));
     }
     cases
 }
@@ -82,6 +84,16 @@ fn staged_weights() -> PlacedProgram {
         value = maker.node(add(), &[value, weight], &dims);
     }
     let last = maker.node(relu(), &[value], &dims);
+    PlacedProgram::new(maker.finish(&[last]), &["cpu", "gpu"], &[1, 1, 0])
+}
+
+/// Rows of a GPU that data choose, with a status word.
+fn chosen_rows() -> PlacedProgram {
+    let mut maker = Maker::new();
+    let (rows, chosen) = (maker.input(&[4, 3]), maker.integers(&[5]));
+    let gathered = maker.node(Op::Gather(Gather { axis: 0, elementwise: false }), &[rows, chosen], &[5, 3]);
+    let on_gpu = maker.node(relu(), &[gathered], &[5, 3]);
+    let last = maker.node(relu(), &[on_gpu], &[5, 3]);
     PlacedProgram::new(maker.finish(&[last]), &["cpu", "gpu"], &[1, 1, 0])
 }
 
@@ -191,7 +203,7 @@ fn whatever_operation_fails_is_named_and_passes() {
                 });
             }
         }
-        let has_gpu = ["gpu", "streams", "staged"].contains(&case.what);
+        let has_gpu = ["gpu", "streams", "staged", "status"].contains(&case.what);
         assert!(failed[0] >= 2, "{}: {failed:?}", case.what);
         assert_eq!((failed[1] > 0, failed[2] > 0), (has_gpu, has_gpu), "{}: {failed:?}", case.what);
     }

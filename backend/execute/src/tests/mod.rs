@@ -20,13 +20,15 @@ mod runs;
 #[cfg(shuttle)]
 mod schedules;
 mod staged;
+#[cfg(feature = "gpu")]
+mod status;
 #[cfg(not(shuttle))]
 mod weights;
 
 use super::{ComputeDevice, CpuTeam, DevicePool, Executor, GpuOpener, Kernels, RunOptions, RunOutput};
 use anabranch_ir::program::{Program, ValueId};
 use anabranch_kernels::gpu::{Adapter, Gpu};
-use anabranch_kernels::{KernelError, Tensor};
+use anabranch_kernels::{DType, KernelError, Tensor, TensorSpec};
 use anabranch_placement_core::platform::DeviceKind;
 use anabranch_plan::test_programs::PlacedProgram;
 use anabranch_plan::{HOST, PlanOptions, check};
@@ -82,10 +84,14 @@ fn executor(placed: &PlacedProgram, options: &PlanOptions, threads: usize) -> Ex
     executor_with(placed, kernels(&placed.program), options, threads)
 }
 
-/// Inputs that differ in every element.
+/// Inputs that differ in every element; integers are 0 or 1.
 pub(crate) fn inputs(program: &Program) -> Vec<Tensor> {
     let tensor = |(number, id): (usize, &ValueId)| {
-        let shape = program.value(*id).spec.shape.clone();
+        let TensorSpec { dtype, shape } = program.value(*id).spec.clone();
+        if dtype == DType::I64 {
+            let elements: Vec<i64> = (0..shape.elements() as i64).map(|at| at % 2).collect();
+            return Tensor::from_elements(shape, &elements).expect("one for each");
+        }
         let element = |at: usize| ((at * 37 + number * 11) % 101) as f32 * 0.125 - 5.0;
         let elements: Vec<f32> = (0..shape.elements()).map(element).collect();
         Tensor::from_elements(shape, &elements).expect("one for each")

@@ -83,6 +83,12 @@ impl CpuKernel for Naive {
                     *out = sum((0..k).map(|i| inputs[0][row * k + i] * inputs[1][i * n + column]));
                 }
             }
+            Op::Gather(_) => {
+                let indices: &[i64] = bytemuck::cast_slice(call.inputs[1]);
+                let row = output.len() / indices.len();
+                let rows = output.chunks_mut(row).zip(indices);
+                rows.for_each(|(out, index)| out.copy_from_slice(&inputs[0][*index as usize * row..][..row]));
+            }
             other => panic!("no naive kernel for {}", other.name()),
         }
         Ok(())

@@ -2,8 +2,9 @@
 //!
 //! Positions are elements of a tensor, so that they are known only in the run. The rows of a batch may differ in them.
 //!
-//! A GPU reports no error about a value. Lengths and positions outside their range are therefore moved to its ends, and
-//! read and write nothing outside. Lowered models let CPUs judge them first ([`Length`](anabranch_op::op::Length)).
+//! These kernels report no error about a value. Lengths and positions outside their range are therefore moved to its
+//! ends, and read and write nothing outside. Lowered models let CPUs judge them first
+//! ([`Length`](anabranch_op::op::Length)).
 
 use super::stored;
 use super::{Recipe, Shader};

@@ -1,8 +1,7 @@
-// One thread per element of the output; 256 threads per group. The indices are constants, packed when the kernel was
-// compiled.
+// One thread per element of the output; 256 threads per group. Elements are copied as bits.
 //
-// Declared by gather.rs: x, indices, y, OFFSETS (1 if each output has its own offset); parameters.count (elements),
-// .inner (elements of one slice), .chosen (indices), .size (of the axis of the indices).
+// Declared by gather.rs: x, y, source_of(index), the place in x of an element of y; parameters.count (elements), .inner
+// (elements of one slice), .chosen (indices), .size (of the axis of the indices).
 
 @compute @workgroup_size(256)
 fn main(
@@ -11,15 +10,7 @@ fn main(
     @builtin(local_invocation_index) thread: u32,
 ) {
     let index = (group.y * groups.x + group.x) * 256u + thread;
-    if index >= parameters.count {
-        return;
+    if index < parameters.count {
+        y[index] = x[source_of(index)];
     }
-    if OFFSETS == 1u {
-        y[index] = x[indices[index]];
-        return;
-    }
-    let slice = index / parameters.inner;
-    let outer = slice / parameters.chosen;
-    let line = outer * parameters.size + indices[slice % parameters.chosen];
-    y[index] = x[line * parameters.inner + index % parameters.inner];
 }

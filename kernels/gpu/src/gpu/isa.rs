@@ -108,6 +108,7 @@ fn kernels_of_which_instructions_are_counted() {
             inputs: &inputs.iter().map(Some).collect::<Vec<_>>(),
             outputs: &outputs.iter().collect::<Vec<_>>(),
             scratch: Some(&scratch),
+            status: None,
         };
         let modules = corpus::modules(|| compile(gpu(), &node, &constants, &buffers, None).expect("a common kernel"));
         assert!(!modules.is_empty(), "{name}");

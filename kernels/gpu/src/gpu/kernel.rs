@@ -3,7 +3,7 @@
 use super::device::Gpu;
 use super::limits::THREADS;
 use super::shader::Shader;
-use super::{Buffers, Recipe};
+use super::{Buffers, Recipe, StatusWord};
 use anabranch_op::error::KernelError;
 use anabranch_op::op::NodeSpec;
 use anabranch_op::tensor::Tensor;
@@ -114,6 +114,10 @@ impl<'a> Recorder<'a> {
 
     pub(crate) fn scratch(&self) -> Result<&'a wgpu::Buffer, KernelError> {
         self.buffers.scratch.ok_or_else(|| self.error("a scratch buffer is needed".into()))
+    }
+
+    pub(crate) fn status(&self) -> Result<StatusWord<'a>, KernelError> {
+        self.buffers.status.ok_or_else(|| self.error("a status word is needed".into()))
     }
 
     pub(crate) fn constant(&self, index: usize) -> Result<&'a Tensor, KernelError> {

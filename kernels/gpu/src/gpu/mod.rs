@@ -7,7 +7,7 @@
 //! driver checks buffers.
 //!
 //! A kernel's result has the same bits at every run on the same device. The shapes alone decide how work is cut, every
-//! reduction is a fixed tree, and nothing is accumulated atomically.
+//! reduction is a fixed tree, and no result is accumulated atomically.
 
 #[cfg(test)]
 mod agreement;
@@ -47,6 +47,7 @@ mod shader;
 mod slice;
 mod softmax;
 mod space;
+mod status;
 mod stored;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -61,6 +62,7 @@ mod words;
 pub use device::{Gpu, caught, is_race, one_at_a_time};
 pub use kernel::Kernel;
 pub use limits::GpuLimits;
+pub use status::{StatusWord, status_error};
 pub use timestamps::TimestampRing;
 pub use wgpu::{Adapter, Buffer as GpuBuffer};
 
@@ -85,6 +87,8 @@ pub struct Buffers<'a> {
     pub outputs: &'a [&'a wgpu::Buffer],
     /// Buffer of at least [`scratch_bytes`] bytes, if that is not 0. Kernels that run one after the other may share it.
     pub scratch: Option<&'a wgpu::Buffer>,
+    /// Status word, for a node that [has one](has_status).
+    pub status: Option<StatusWord<'a>>,
 }
 
 type Record<'n> = dyn for<'a> Fn(&mut Recorder<'a>) -> Result<(), KernelError> + 'n;
@@ -101,6 +105,8 @@ struct Recipe<'n> {
     passes: usize,
     /// Inputs whose plain buffers are not read.
     unbound: Vec<usize>,
+    /// Whether it reports values in a status word.
+    has_status: bool,
     record: Box<Record<'n>>,
 }
 
@@ -108,7 +114,21 @@ impl<'n> Recipe<'n> {
     /// Creates a recipe of one dispatch that binds all tensors and nothing else, and has no loop.
     fn new(node: &NodeSpec, record: impl for<'a> Fn(&mut Recorder<'a>) -> Result<(), KernelError> + 'n) -> Self {
         let bindings = node.inputs.len() + node.outputs.len();
-        Self { bindings, scratch_bytes: 0, resident_bytes: 0, passes: 0, unbound: Vec::new(), record: Box::new(record) }
+        Self {
+            bindings,
+            scratch_bytes: 0,
+            resident_bytes: 0,
+            passes: 0,
+            unbound: Vec::new(),
+            has_status: false,
+            record: Box::new(record),
+        }
+    }
+
+    /// Adds a status word, which each of its dispatches may bind.
+    fn with_status(self) -> Self {
+        let (bindings, resident_bytes) = (self.bindings + 1, self.resident_bytes + status::BYTES);
+        Self { bindings, resident_bytes, has_status: true, ..self }
     }
 
     fn binds(&self, input: usize) -> bool {
@@ -198,6 +218,11 @@ pub fn resident_bytes(node: &NodeSpec, constants: &[bool]) -> u64 {
     recipe(node, constants).map_or(0, |recipe| recipe.resident_bytes)
 }
 
+/// Whether the node's kernel reports values that make the node undefined in a [status word](StatusWord).
+pub fn has_status(node: &NodeSpec, constants: &[bool]) -> bool {
+    recipe(node, constants).is_ok_and(|recipe| recipe.has_status)
+}
+
 /// Returns which inputs are read from buffers. All other inputs are constants that the kernel keeps in its own layout.
 pub fn binds(node: &NodeSpec, constants: &[bool]) -> Vec<bool> {
     match recipe(node, constants) {
@@ -270,7 +295,7 @@ fn recipe<'n>(node: &'n NodeSpec, constants: &[bool]) -> Result<Recipe<'n>, Kern
         Op::Concat(op) => concat::recipe(node, op),
         Op::Slice(op) => slice::recipe(node, op),
         Op::Pad(op) => pad::recipe(node, op)?,
-        Op::Gather(op) => gather::recipe(node, op, constants)?,
+        Op::Gather(op) => gather::recipe(node, op, constants),
         Op::Block(block) => block::recipe(node, block)?,
         Op::IntegerMatMul(_) | Op::IntegerConv(_) | Op::ArgReduce(_) | Op::TopK(_) => {
             return Err(node.unsupported("its result holds integers"));
@@ -281,7 +306,7 @@ fn recipe<'n>(node: &'n NodeSpec, constants: &[bool]) -> Result<Recipe<'n>, Kern
         Op::Attention(op) => attention::recipe(node, op)?,
         Op::Append(op) => cache::append(node, op)?,
         Op::Rotary(op) => cache::rotary(node, op)?,
-        Op::Length(_) => return Err(node.unsupported("GPUs cannot report the error of a wrong length")),
+        Op::Length(_) => return Err(node.unsupported("CPUs judge lengths before anything reads or writes at them")),
         Op::Trees(_) => return Err(node.unsupported("each row takes its own path through the trees")),
     };
     let is_empty = |spec: &TensorSpec| spec.shape.elements() == 0;
@@ -320,6 +345,11 @@ fn check_buffers(node: &NodeSpec, recipe: &Recipe<'_>, buffers: &Buffers<'_>) ->
         if size < spec.bytes() as u64 {
             return refuse(format!("a buffer of {size} bytes for {spec}"));
         }
+    }
+    if recipe.has_status
+        && buffers.status.is_none_or(|status| status.buffer.size() / status::BYTES <= status.word as u64)
+    {
+        return refuse("its status word has no place".to_owned());
     }
     match buffers.scratch.map_or(0, wgpu::Buffer::size) {
         size if size < recipe.scratch_bytes => {

@@ -1,7 +1,7 @@
 //! Shared code of the tests of GPU kernels: one device, a runner, and comparison with a reference.
 
 use super::corpus::{self, Expected};
-use super::{Buffers, Gpu, GpuLimits, binds, compile, scratch_bytes, validation};
+use super::{Buffers, Gpu, GpuLimits, StatusWord, binds, compile, scratch_bytes, status_error, validation};
 pub(crate) use anabranch_kernel_testing::{member, one_by_one, shape, spec};
 use anabranch_op::KernelError;
 use anabranch_op::op::{NodeSpec, Op};
@@ -101,6 +101,9 @@ impl<'a> Run<'a> {
     }
 
     /// Returns the outputs as words, and the number of workgroups that were started.
+    ///
+    /// # Errors
+    /// The errors of [`compile`], and that of the node's status word.
     pub(crate) fn words(self, inputs: &[Tensor]) -> Result<(Vec<Vec<u32>>, u64), KernelError> {
         let Self { gpu, node, constants, rows, expected, in_place } = self;
         let shared = node.in_place().filter(|_| in_place);
@@ -121,10 +124,12 @@ impl<'a> Run<'a> {
             0 => None,
             bytes => Some(buffer(gpu, bytemuck::cast_slice(&unwritten(bytes as usize)))),
         };
+        let status = buffer(gpu, &[0; 8]);
         let buffers = Buffers {
             inputs: &held.iter().map(Option::as_ref).collect::<Vec<_>>(),
             outputs: &outputs.iter().collect::<Vec<_>>(),
             scratch: scratch.as_ref(),
+            status: Some(StatusWord { buffer: &status, word: 1 }),
         };
         let kernel = corpus::recorded(|| compile(gpu, node, &values, &buffers, rows))?;
         let mut encoder = gpu.device().create_command_encoder(&Default::default());
@@ -133,12 +138,18 @@ impl<'a> Run<'a> {
         let read = outputs.iter().zip(&node.outputs).map(|(b, s)| download(gpu, b, s.bytes().div_ceil(4)));
         let read: Vec<Vec<u32>> = read.collect();
         assert_eq!(gpu.fault(), None);
+        let reported = download(gpu, &status, 2);
+        assert_eq!(reported[0], 0, "the word of another node");
+        if let Some(error) = status_error(node, reported[1]) {
+            return Err(error);
+        }
         if let Some(expected) = expected {
             let mut given: Vec<(&wgpu::Buffer, Vec<u32>)> = Vec::new();
             let bound = held.iter().zip(inputs).filter_map(|(buffer, input)| buffer.as_ref().map(|b| (b, input)));
             given.extend(bound.map(|(buffer, input)| (buffer, words(input.bytes()))));
             let unwritten = |buffer: &wgpu::Buffer| vec![UNWRITTEN.to_bits(); (buffer.size() / 4) as usize];
             given.extend(outputs.iter().chain(&scratch).map(|buffer| (buffer, unwritten(buffer))));
+            given.push((&status, vec![0; 2]));
             let values: Vec<Vec<f32>> =
                 read.iter().map(|words| words.iter().map(|w| f32::from_bits(*w)).collect()).collect();
             let made: Vec<_> = outputs.iter().zip(&values).map(|(buffer, values)| (buffer, &values[..])).collect();
