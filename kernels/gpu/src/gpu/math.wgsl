@@ -518,6 +518,18 @@ fn product_of(a: f32, b: f32) -> f32 {
     return a * b;
 }
 
+// Number with the order of the f32 of these bits. NaN is the greatest, and both zeros are equal. No f32 has 0 or 2³² − 1.
+fn order_key(bits: u32) -> u32 {
+    let magnitude = bits & 0x7fffffffu;
+    if magnitude > 0x7f800000u {
+        return 0xffc00000u;
+    }
+    if magnitude == 0u {
+        return 0x80000000u;
+    }
+    return select(bits | 0x80000000u, ~bits, bits >= 0x80000000u);
+}
+
 fn negative_infinity() -> f32 {
     return number(0xff800000u, 1048586u);
 }

@@ -2,15 +2,16 @@
 //!
 //! [`supports`] decides from a node's shapes alone whether it can run on a GPU of given [`GpuLimits`]. [`compile`]
 //! records the node's dispatches over fixed buffers once, and [`Kernel::encode`] adds them to a pass at every run. All
-//! tensors that are computed are `f32`; lengths, positions and narrow weights are read as they are. Shaders run with
-//! wgpu's bounds checks, so no node can read or write outside its buffers. Under OpenGL only a robust context of the
-//! driver checks buffers.
+//! tensors that are computed are `f32`, or indices that a search finds; lengths, positions and narrow weights are read
+//! as they are. Shaders run with wgpu's bounds checks, so no node can read or write outside its buffers. Under OpenGL
+//! only a robust context of the driver checks buffers.
 //!
 //! A kernel's result has the same bits at every run on the same device. The shapes alone decide how work is cut, every
 //! reduction is a fixed tree, and no result is accumulated atomically.
 
 #[cfg(test)]
 mod agreement;
+mod arg_reduce;
 mod attention;
 mod block;
 mod cache;
@@ -150,13 +151,14 @@ pub fn summation(node: &NodeSpec, _: &[bool]) -> Option<Vec<usize>> {
         Op::Softmax(op) => Some(softmax::summation(node, op)),
         // A thread or the lanes of a row compute each result, in an order that its own elements decide.
         Op::ConvTranspose(_) | Op::Pool(_) | Op::Normalize(_) | Op::Resize(_) | Op::Recurrent(_) => Some(Vec::new()),
-        // Elements are moved, or computed one by one.
+        // Elements are moved, compared, or computed one by one.
         Op::Map(_)
         | Op::Transpose(_)
         | Op::Concat(_)
         | Op::Slice(_)
         | Op::Pad(_)
         | Op::Gather(_)
+        | Op::ArgReduce(_)
         | Op::Append(_)
         | Op::Rotary(_) => Some(Vec::new()),
         _ => None,
@@ -274,7 +276,12 @@ fn recipe<'n>(node: &'n NodeSpec, constants: &[bool]) -> Result<Recipe<'n>, Kern
         _ => false,
     };
     let read = node.inputs.iter().enumerate().filter(|(input, _)| !other(*input)).map(|(_, spec)| spec);
-    let made = node.outputs.iter().filter(|spec| !matches!(node.op, Op::Append(_)) || !stored::is_cached(spec.dtype));
+    let is_made_otherwise = |spec: &TensorSpec| match &node.op {
+        Op::Append(_) => stored::is_cached(spec.dtype),
+        Op::ArgReduce(_) => spec.dtype == DType::I64,
+        _ => false,
+    };
+    let made = node.outputs.iter().filter(|spec| !is_made_otherwise(spec));
     if let Some(spec) = read.chain(made).find(|spec| !float(spec)) {
         return Err(node.unsupported(format!("GPU kernels compute only f32, but a tensor is {}", spec.dtype)));
     }
@@ -287,6 +294,7 @@ fn recipe<'n>(node: &'n NodeSpec, constants: &[bool]) -> Result<Recipe<'n>, Kern
         Op::ConvTranspose(op) => conv_transpose::recipe(node, op)?,
         Op::Pool(op) => pool::recipe(node, op)?,
         Op::Reduce(op) => reduce::recipe(node, op),
+        Op::ArgReduce(op) => arg_reduce::recipe(node, op),
         Op::Softmax(op) => softmax::recipe(node, op),
         Op::Normalize(op) => normalize::recipe(node, op)?,
         Op::Resize(op) => resize::recipe(node, op),
@@ -297,7 +305,7 @@ fn recipe<'n>(node: &'n NodeSpec, constants: &[bool]) -> Result<Recipe<'n>, Kern
         Op::Pad(op) => pad::recipe(node, op)?,
         Op::Gather(op) => gather::recipe(node, op, constants),
         Op::Block(block) => block::recipe(node, block)?,
-        Op::IntegerMatMul(_) | Op::IntegerConv(_) | Op::ArgReduce(_) | Op::TopK(_) => {
+        Op::IntegerMatMul(_) | Op::IntegerConv(_) | Op::TopK(_) => {
             return Err(node.unsupported("its result holds integers"));
         }
         Op::Running(_) => return Err(node.unsupported("running sums and products are computed on CPUs")),

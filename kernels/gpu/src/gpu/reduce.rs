@@ -13,6 +13,26 @@ const ENOUGH_GROUPS: usize = 1024;
 /// Minimum elements of a thread for which a part is worth a second dispatch.
 const LEAST_PASSES: usize = 32;
 
+/// WGSL functions of a reduction.
+pub(crate) struct Functions {
+    /// Type `State`; `identity()`, the state of no elements; and `combine(a, b)`.
+    pub(crate) state: String,
+    pub(crate) state_bytes: u64,
+    /// `lift(x, index)`, the state of one element, which is at this index along the reduced axes.
+    pub(crate) lift: String,
+    /// `lower(state)`, the result.
+    pub(crate) lower: &'static str,
+    /// Type of a result.
+    pub(crate) result: &'static str,
+}
+
+impl Functions {
+    fn of(kind: ReduceKind) -> Self {
+        let state_bytes = if kind == ReduceKind::LogSumExp { 8 } else { 4 };
+        Self { state: state_functions(kind), state_bytes, lift: lift(kind), lower: lower(kind), result: "f32" }
+    }
+}
+
 /// Function that declares `load(index)`, an element of the reduction's input, in the shader of a reduction.
 pub(crate) type Source<'s, 'a> = &'s dyn Fn(&Recorder<'a>, &mut Shader<'a>) -> Result<(), KernelError>;
 
@@ -30,7 +50,7 @@ pub(super) fn recipe<'n>(node: &NodeSpec, op: &Reduce) -> Recipe<'n> {
 }
 
 pub(crate) struct Reduction {
-    kind: ReduceKind,
+    functions: Functions,
     kept: Space,
     reduced: Space,
     outputs: usize,
@@ -40,12 +60,17 @@ pub(crate) struct Reduction {
 
 impl Reduction {
     pub(crate) fn new(node: &NodeSpec, op: &Reduce) -> Self {
+        Self::along(&op.axes, node, Functions::of(op.kind))
+    }
+
+    /// Creates a reduction of the node's first input along these axes.
+    pub(crate) fn along(axes: &[usize], node: &NodeSpec, functions: Functions) -> Self {
         let input = &node.inputs[0];
         let rank = input.shape.rank();
         let strides = input.shape.strides();
         let space = |reduced: bool| {
-            let axes = (0..rank).filter(|axis| op.axes.contains(axis) == reduced);
-            let (dims, strides) = axes.map(|axis| (input.shape.dims()[axis], strides[axis] as isize)).unzip();
+            let along = (0..rank).filter(|axis| axes.contains(axis) == reduced);
+            let (dims, strides) = along.map(|axis| (input.shape.dims()[axis], strides[axis] as isize)).unzip();
             let dims: Vec<usize> = dims;
             (dims.iter().product::<usize>(), Space::collapsed(&dims, &[strides]))
         };
@@ -53,7 +78,7 @@ impl Reduction {
         let lanes = lanes(&reduced, outputs, length);
         let most = length / (lanes.width() * LEAST_PASSES);
         let parts = (ENOUGH_GROUPS / lanes.groups(outputs).max(1)).clamp(1, most.max(1));
-        Self { kind: op.kind, kept, reduced, outputs, length, parts }
+        Self { functions, kept, reduced, outputs, length, parts }
     }
 
     /// Returns a key of the order of all sums, see [`super::summation`].
@@ -71,10 +96,6 @@ impl Reduction {
         lanes(&self.reduced, self.outputs, self.chunk())
     }
 
-    fn state_bytes(&self) -> u64 {
-        if self.kind == ReduceKind::LogSumExp { 8 } else { 4 }
-    }
-
     /// Returns the passes of a thread through the elements of a part.
     pub(crate) fn passes(&self) -> usize {
         self.lanes().passes(self.chunk())
@@ -82,7 +103,7 @@ impl Reduction {
 
     /// Returns the bytes of the states of all parts, if there are several parts.
     pub(crate) fn scratch_bytes(&self) -> u64 {
-        if self.parts == 1 { 0 } else { (self.outputs * self.parts) as u64 * self.state_bytes() }
+        if self.parts == 1 { 0 } else { (self.outputs * self.parts) as u64 * self.functions.state_bytes }
     }
 
     pub(crate) fn outputs(&self) -> usize {
@@ -117,12 +138,12 @@ impl Reduction {
         let mut shader = Shader::new("reduce", include_str!("reduce.wgsl"));
         source(recorder, &mut shader)?;
         match whole {
-            true => shader.write("y", "f32", recorder.output(output)?),
+            true => shader.write("y", self.functions.result, recorder.output(output)?),
             false => shader.write("y", "State", recorder.scratch()?),
         };
         self.sizes(&mut shader, rows.clone(), self.length, self.parts);
-        shader.code(&element_functions(self.kind)).code(&state_functions(self.kind));
-        shader.code(if whole { lower_function(self.kind) } else { KEEP });
+        shader.code(&self.functions.lift).code(&self.functions.state);
+        shader.code(if whole { self.functions.lower } else { KEEP });
         self.addresses(&mut shader);
         finish(&mut shader, &lanes);
         recorder.dispatch(&shader, lanes.groups(rows.len() * self.parts))
@@ -132,12 +153,13 @@ impl Reduction {
     fn combine(&self, recorder: &mut Recorder<'_>, rows: Range<usize>, output: usize) -> Result<(), KernelError> {
         let lanes = Lanes::new(self.parts, false);
         let mut shader = Shader::new("reduce_parts", include_str!("reduce.wgsl"));
-        shader.read("x", "State", recorder.scratch()?).write("y", "f32", recorder.output(output)?);
+        shader.read("x", "State", recorder.scratch()?);
+        shader.write("y", self.functions.result, recorder.output(output)?);
         self.sizes(&mut shader, rows.clone(), self.parts, 1);
         shader
-            .code("fn load(at: u32) -> State { return x[at]; }\nfn lift(x: State) -> State { return x; }\n")
-            .code(&state_functions(self.kind));
-        shader.code(lower_function(self.kind));
+            .code("fn load(at: u32) -> State { return x[at]; }\nfn lift(x: State, index: u32) -> State { return x; }\n")
+            .code(&self.functions.state)
+            .code(self.functions.lower);
         // The states of the first output at hand come first.
         shader.code("fn start(output: u32) -> u32 { return (output - parameters.first) * parameters.length; }\n");
         shader.code("fn step(index: u32) -> u32 { return index; }\n");
@@ -181,14 +203,14 @@ fn finish(shader: &mut Shader<'_>, lanes: &Lanes) {
 const KEEP: &str = "fn lower(state: State) -> State { return state; }\n";
 
 /// Returns the function that turns an element into a state.
-fn element_functions(kind: ReduceKind) -> String {
+fn lift(kind: ReduceKind) -> String {
     let value = match kind {
         ReduceKind::Sum | ReduceKind::Mean | ReduceKind::Max | ReduceKind::Min | ReduceKind::Product => "x",
         ReduceKind::SumOfSquares => "x * x",
         ReduceKind::SumOfMagnitudes => "abs(x)",
         ReduceKind::LogSumExp => "State(x, 1.0)",
     };
-    format!("fn lift(x: f32) -> State {{ return {value}; }}\n")
+    format!("fn lift(x: f32, index: u32) -> State {{ return {value}; }}\n")
 }
 
 /// Returns the type of states, the state of no elements, and the function that combines two states.
@@ -218,7 +240,7 @@ fn combine(a: State, b: State) -> State {
 ";
 
 /// Returns the function that turns the last state into the result.
-const fn lower_function(kind: ReduceKind) -> &'static str {
+const fn lower(kind: ReduceKind) -> &'static str {
     match kind {
         ReduceKind::Mean => "fn lower(state: State) -> f32 { return state / f32(parameters.divisor); }\n",
         ReduceKind::LogSumExp => "fn lower(state: State) -> f32 { return state.x + logarithm(state.y); }\n",

@@ -2,7 +2,7 @@
 // first dispatch, and a second dispatch combines their states.
 //
 // Declared by reduce.rs: y (of State if the other dispatch applies `lower`), LANES, ROWS, place, total, State,
-// identity, load(offset), lift, combine, lower; start(output) and step(index), the offsets of an output's first element
+// identity, load(offset), lift(element, index), combine, lower; start(output) and step(index), the offsets of an output's first element
 // and of the element `index` after it; parameters.first and .count (outputs), .length (elements of an output), .parts
 // and .chunk (elements of a part), .divisor.
 
@@ -25,7 +25,7 @@ fn main(
     let base = start(parameters.first + output);
     var state = identity();
     for (var i = begin + at.y; i < end; i = i + LANES) {
-        state = combine(state, lift(load(base + step(i))));
+        state = combine(state, lift(load(base + step(i)), i));
     }
     state = total(state, at);
     if number < total_count && at.y == 0u {

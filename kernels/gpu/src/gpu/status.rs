@@ -1,9 +1,9 @@
 //! Status words, in which kernels report values that make their nodes undefined.
 //!
-//! A kernel cannot stop a run. If it meets such a value, it computes with an allowed value instead, and raises its
-//! node's word to `u32::MAX − position`, where the position is that of the value in its tensor. The word is 0 if there
-//! is no such value. It is raised by an atomic maximum, so that it holds the first position in whatever order threads
-//! run. Who runs a kernel clears the word before, and must not use the run's results before it has read the word.
+//! A kernel cannot stop a run. If it meets such a value, it computes with an allowed value instead. It also raises its
+//! node's word to `u32::MAX − position`, with the position of the value in its tensor. The word is 0 if there is no
+//! such value. An atomic maximum raises it, so that it holds the first position in any order of threads. The caller of
+//! a kernel clears the word before, and must not use results before it has read the word.
 
 use super::Shader;
 use super::kernel::Recorder;
