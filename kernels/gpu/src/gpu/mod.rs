@@ -54,6 +54,7 @@ mod stored;
 pub(crate) mod testing;
 mod tile;
 mod timestamps;
+mod top;
 mod transpose;
 #[cfg(test)]
 mod validation;
@@ -159,6 +160,7 @@ pub fn summation(node: &NodeSpec, _: &[bool]) -> Option<Vec<usize>> {
         | Op::Pad(_)
         | Op::Gather(_)
         | Op::ArgReduce(_)
+        | Op::TopK(_)
         | Op::Append(_)
         | Op::Rotary(_) => Some(Vec::new()),
         _ => None,
@@ -278,7 +280,7 @@ fn recipe<'n>(node: &'n NodeSpec, constants: &[bool]) -> Result<Recipe<'n>, Kern
     let read = node.inputs.iter().enumerate().filter(|(input, _)| !other(*input)).map(|(_, spec)| spec);
     let is_made_otherwise = |spec: &TensorSpec| match &node.op {
         Op::Append(_) => stored::is_cached(spec.dtype),
-        Op::ArgReduce(_) => spec.dtype == DType::I64,
+        Op::ArgReduce(_) | Op::TopK(_) => spec.dtype == DType::I64,
         _ => false,
     };
     let made = node.outputs.iter().filter(|spec| !is_made_otherwise(spec));
@@ -295,6 +297,7 @@ fn recipe<'n>(node: &'n NodeSpec, constants: &[bool]) -> Result<Recipe<'n>, Kern
         Op::Pool(op) => pool::recipe(node, op)?,
         Op::Reduce(op) => reduce::recipe(node, op),
         Op::ArgReduce(op) => arg_reduce::recipe(node, op),
+        Op::TopK(op) => top::recipe(node, op)?,
         Op::Softmax(op) => softmax::recipe(node, op),
         Op::Normalize(op) => normalize::recipe(node, op)?,
         Op::Resize(op) => resize::recipe(node, op),
@@ -305,7 +308,7 @@ fn recipe<'n>(node: &'n NodeSpec, constants: &[bool]) -> Result<Recipe<'n>, Kern
         Op::Pad(op) => pad::recipe(node, op)?,
         Op::Gather(op) => gather::recipe(node, op, constants),
         Op::Block(block) => block::recipe(node, block)?,
-        Op::IntegerMatMul(_) | Op::IntegerConv(_) | Op::TopK(_) => {
+        Op::IntegerMatMul(_) | Op::IntegerConv(_) => {
             return Err(node.unsupported("its result holds integers"));
         }
         Op::Running(_) => return Err(node.unsupported("running sums and products are computed on CPUs")),
