@@ -1,10 +1,12 @@
-//! Values that a GPU's kernels refuse: a run with such a value fails as it does on a CPU, and the next run is right.
+//! Indices on a GPU: they choose and are found there. A run with an index that a kernel refuses fails as it does on a
+//! CPU, and the next run is right.
 
 use super::{gpu, pool};
 use crate::{DevicePool, DynamicExecutor, ExecError, Executor, Forecast, Kernels, RunOptions, RunOutput};
 use anabranch_base::error_kind::ErrorKind;
-use anabranch_kernels::op::{Gather, Op};
-use anabranch_kernels::{Shape, Tensor};
+use anabranch_ir::program::{NodeId, Origin, Program, floats};
+use anabranch_kernels::op::{ArgReduce, Gather, Op, TopK};
+use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
 use anabranch_placement_core::cost::TransferCurve;
 use anabranch_placement_core::platform::DeviceId;
 use anabranch_plan::tasks::Residence;
@@ -107,5 +109,47 @@ fn values_are_refused_when_nodes_are_scheduled_at_run_time() {
             expected.run(&good, &RunOptions::default()).expect("all are within"),
         ];
         assert!(run.outputs.iter().zip(&host.outputs).all(|(run, host)| run.same_bits(host)));
+    }
+}
+
+/// Rows that data choose, the greatest elements of these rows, and rows that the indices of these elements choose: the
+/// greatest element alone, and three elements in order.
+fn searches(device: u32) -> PlacedProgram {
+    let integers = |dims: &[usize]| TensorSpec::new(DType::I64, floats(dims).shape);
+    let gather = || Op::Gather(Gather { axis: 0, elementwise: false });
+    let mut program = Program::default();
+    let table = program.add_input("table", floats(&[6, 6]));
+    let rows = program.add_input("rows", integers(&[2]));
+    let chosen = program.add_node("chosen", gather(), &[table, rows], floats(&[2, 6]));
+    let best = ArgReduce { axis: 1, greatest: true, last: false };
+    let best = program.add_node("best", Op::ArgReduce(best), &[chosen], integers(&[2]));
+    let next = program.add_node("next", gather(), &[table, best], floats(&[2, 6]));
+    let top = TopK { axis: 1, largest: true };
+    let values = program.add_node("top", Op::TopK(top), &[chosen], floats(&[2, 3]));
+    let indices = program.add_value("indices", integers(&[2, 3]), Origin::Node(NodeId(3)));
+    program.nodes[3].outputs.push(indices);
+    program.nodes[3].spec.outputs.push(integers(&[2, 3]));
+    let nexts = program.add_node("nexts", gather(), &[table, indices], floats(&[2, 3, 6]));
+    for (name, value) in [("next", next), ("values", values), ("indices", indices), ("nexts", nexts)] {
+        program.add_output(name, value);
+    }
+    PlacedProgram::new(program, &["cpu", "gpu"], &[device; 5])
+}
+
+#[test]
+fn indices_that_a_gpu_finds_choose_there() {
+    let Some(_) = gpu() else { return };
+    let (on_cpu, on_gpu) = (searches(0), searches(1));
+    let pool = pool(&on_gpu, 1);
+    let (expected, executor) = (executor(&pool, &on_cpu), executor(&pool, &on_gpu));
+    assert_eq!(executor.plan().transfers().len(), 6, "two inputs and four outputs");
+    for (profile, rows) in [(false, [0, 3]), (true, [-1, 5]), (false, [2, 2])] {
+        let options = RunOptions::default().with_profile(profile);
+        let elements: Vec<f32> = (0..36).map(|at| ((at * 29 + 5) % 17) as f32 - 8.0).collect();
+        let table = Tensor::from_elements(Shape::new([6, 6]).expect("small"), &elements).expect("36");
+        let given = [table, Tensor::from_i64s(&rows)];
+        let [host, gpu] = [&expected, &executor].map(|executor| executor.run(&given, &options).expect("sound"));
+        assert_eq!(gpu.outputs.len(), 4);
+        assert!(gpu.outputs.iter().zip(&host.outputs).all(|(gpu, host)| gpu.same_bits(host)), "{rows:?}");
     }
 }
