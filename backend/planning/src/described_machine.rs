@@ -92,5 +92,12 @@ impl Machine {
 
 /// Assumed limits of an unknown GPU: nearly all desktop GPUs offer these.
 pub(super) fn usual_limits() -> GpuLimits {
-    GpuLimits { binding_bytes: 2 << 30, bindings: 16, groups: 65_535, threads: 1024, workgroup_bytes: 32 << 10 }
+    GpuLimits {
+        binding_bytes: 2 << 30,
+        bindings: 16,
+        groups: 65_535,
+        threads: 1024,
+        workgroup_bytes: 32 << 10,
+        matrices: None,
+    }
 }

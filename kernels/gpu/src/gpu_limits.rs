@@ -14,4 +14,15 @@ pub struct GpuLimits {
     pub threads: u32,
     /// Bytes of memory that a workgroup shares.
     pub workgroup_bytes: u32,
+    /// Matrix units, if the kernels here can use them.
+    pub matrices: Option<Matrices>,
+}
+
+/// Matrix units that multiply fragments of `f16` and add them up in `f32`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Matrices {
+    /// Rows, columns and depth of a fragment: 8 or 16.
+    pub side: u32,
+    /// Threads of every subgroup, which share a fragment.
+    pub subgroup: u32,
 }

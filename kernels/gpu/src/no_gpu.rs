@@ -1,7 +1,7 @@
 //! Replaces the module `gpu` in a build without the feature `gpu`. No GPU can be found or opened, so these types have
 //! no values.
 
-pub use crate::gpu_limits::GpuLimits;
+pub use crate::gpu_limits::{GpuLimits, Matrices};
 
 use anabranch_op::error::KernelError;
 use anabranch_op::op::NodeSpec;

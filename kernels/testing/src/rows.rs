@@ -185,7 +185,7 @@ fn with_epilogues(
 }
 
 fn matmul([transpose_a, transpose_b]: [bool; 2], epilogue: Option<Expression>) -> Op {
-    Op::MatMul(MatMul { transpose_a, transpose_b, epilogue })
+    Op::MatMul(MatMul { transpose_a, transpose_b, epilogue, ..MatMul::default() })
 }
 
 /// Adds products of so many columns and such a depth: rows are those of A, matrices, or columns of B.

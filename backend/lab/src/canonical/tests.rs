@@ -62,7 +62,7 @@ fn multiplications(converted: &CanonicalProgram) -> u64 {
 
 #[test]
 fn products_do_half_the_floating_point_operations_whatever_their_granularity() {
-    let transposed = || MatMul { transpose_a: true, transpose_b: true, epilogue: None };
+    let transposed = || MatMul { transpose_a: true, transpose_b: true, epilogue: None, ..MatMul::default() };
     let transpose = ConvTranspose { strides: [2; 2], pads: [0; 4], dilations: [1; 2], group: 2, epilogue: None };
     type Case<'a> = (Op, &'a [usize], &'a [usize], &'a [usize]);
     let cases: [Case<'_>; 8] = [

@@ -132,7 +132,7 @@ fn weighed(&([rows, depth, columns], transpose_b, finish): &Weighed) -> Probe {
     let right: [usize; 2] = if transpose_b { [columns, depth] } else { [depth, columns] };
     let inputs: [&[usize]; 3] = [&[rows, depth], &right, &[columns]];
     let given = if epilogue.is_some() { 3 } else { 2 };
-    let op = Op::MatMul(MatMul { transpose_a: false, transpose_b, epilogue });
+    let op = Op::MatMul(MatMul { transpose_a: false, transpose_b, epilogue, ..MatMul::default() });
     Probe::new(op, 1, &inputs[..given], &[rows, columns])
 }
 
@@ -166,7 +166,7 @@ pub(super) fn batched() -> Vec<Probe> {
         let epilogue = finish.expression();
         let inputs: [&[usize]; 3] = [&[batch, rows, depth], &right, &[rows, columns]];
         let given = if epilogue.is_some() { 3 } else { 2 };
-        let op = Op::MatMul(MatMul { transpose_a: false, transpose_b, epilogue });
+        let op = Op::MatMul(MatMul { transpose_a: false, transpose_b, epilogue, ..MatMul::default() });
         Probe::new(op, 2, &inputs[..given], &[batch, rows, columns])
     };
     let rows: [Weighed; 12] = [

@@ -97,7 +97,7 @@ fn products() {
         let [transpose_a, transpose_b]: [bool; 2] = u.arbitrary()?;
         let dims = |rows, columns, turned| if turned { [batch, columns, rows] } else { [batch, rows, columns] };
         let inputs = [tensor(&dims(m, k, transpose_a), &a), tensor(&dims(k, n, transpose_b), &b)];
-        let op = Op::MatMul(MatMul { transpose_a, transpose_b, epilogue: None });
+        let op = Op::MatMul(MatMul { transpose_a, transpose_b, epilogue: None, ..MatMul::default() });
         let made = computed(op, &inputs, &[batch, m, n]);
         for (at, found) in made.into_iter().enumerate() {
             let (matrix, row, column) = (at / (m * n), at / n % m, at % n);

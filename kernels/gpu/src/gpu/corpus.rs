@@ -17,6 +17,12 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 use std::{env, fs};
 
+/// Capabilities that shaders may use.
+const CAPABILITIES: Capabilities = Capabilities::SHADER_FLOAT16_IN_FLOAT32
+    .union(Capabilities::SHADER_FLOAT16)
+    .union(Capabilities::SUBGROUP)
+    .union(Capabilities::COOPERATIVE_MATRIX);
+
 /// Maximum bytes of all buffers of a run that is written.
 const MOST_BYTES: u64 = 64 << 10;
 
@@ -63,14 +69,19 @@ fn name(text: &str) -> String {
 pub(crate) fn shader(label: &str, source: &str) {
     let module =
         naga::front::wgsl::parse_str(source).unwrap_or_else(|error| refused("the parser", label, source, error));
-    let checked = Validator::new(ValidationFlags::all(), Capabilities::SHADER_FLOAT16_IN_FLOAT32).validate(&module);
+    let checked = Validator::new(ValidationFlags::all(), CAPABILITIES).validate(&module);
     let info = checked.unwrap_or_else(|error| refused("the validator", label, source, error));
     assert!(!writes_components(&module, &info), "{label} writes a component of a shared vector\n{source}");
     metal(&module, &info).unwrap_or_else(|error| refused("the writer of Metal's language", label, source, error));
-    direct3d(&module, &info).unwrap_or_else(|error| refused("the writer of Direct3D's language", label, source, error));
+    // Direct3D and Chromium have no cooperative matrices.
+    let has_matrices = source.contains("enable wgpu_cooperative_matrix;");
+    if !has_matrices {
+        let written = direct3d(&module, &info);
+        written.unwrap_or_else(|error| refused("the writer of Direct3D's language", label, source, error));
+    }
     let words = spir_v(&module, &info, BoundsCheckPolicy::Restrict)
         .unwrap_or_else(|error| refused("the writer of SPIR-V", label, source, error));
-    if let Some(folder) = folder() {
+    if let Some(folder) = folder().filter(|_| !has_matrices) {
         let file = folder.join(name(source));
         fs::create_dir_all(&folder).expect("the folder of shaders");
         fs::write(file.with_extension("wgsl"), source).expect("a shader's file");
@@ -137,7 +148,7 @@ pub(crate) fn modules<T>(work: impl FnOnce() -> T) -> Vec<([usize; 2], Vec<u32>)
     let tape = TAPE.take().expect("the tape that was set");
     let module = |Dispatch { source, buffers, reads, .. }: &Dispatch| {
         let module = naga::front::wgsl::parse_str(source).expect("a shader that was compiled");
-        let mut validator = Validator::new(ValidationFlags::all(), Capabilities::SHADER_FLOAT16_IN_FLOAT32);
+        let mut validator = Validator::new(ValidationFlags::all(), CAPABILITIES);
         let info = validator.validate(&module).expect("a shader that was compiled");
         let words = spir_v(&module, &info, BoundsCheckPolicy::Unchecked).expect("a shader that was compiled");
         ([*reads, buffers.len() - reads], words)

@@ -1,6 +1,6 @@
 //! An opened GPU: its queue, its capabilities, its compiled pipelines, and the first error that occurred on it.
 
-use super::limits::GpuLimits;
+use super::limits::{GpuLimits, MATRIX_FEATURES};
 use super::pipelines::Pipelines;
 use anabranch_op::error::KernelError;
 use std::any::Any;
@@ -44,17 +44,25 @@ pub struct Gpu {
 }
 
 impl Gpu {
-    /// Opens the adapter with all its limits, and with timestamps if it has them.
+    /// Opens the adapter with all its limits, and with timestamps and matrix units if it has them.
     ///
     /// # Errors
     /// If the driver refuses to open the device.
     pub fn open(adapter: &wgpu::Adapter) -> Result<Self, KernelError> {
-        let features = adapter.features() & wgpu::Features::TIMESTAMP_QUERY;
-        let limits = adapter.limits();
+        let (limits, facts) = (adapter.limits(), GpuLimits::of(adapter));
+        let mut features = adapter.features() & wgpu::Features::TIMESTAMP_QUERY;
+        let mut experimental_features = wgpu::ExperimentalFeatures::disabled();
+        if facts.matrices.is_some() {
+            features |= MATRIX_FEATURES;
+            // SAFETY: only the shaders of products that matrix units compute use what is experimental. They keep to
+            // what is sound in this version (`half_product.wgsl`).
+            experimental_features = unsafe { wgpu::ExperimentalFeatures::enabled() };
+        }
         let description = wgpu::DeviceDescriptor {
             label: Some("anabranch"),
             required_features: features,
-            required_limits: limits.clone(),
+            required_limits: limits,
+            experimental_features,
             // The free part of a block is memory that no plan counts.
             memory_hints: wgpu::MemoryHints::Manual { suballocated_device_memory_block_size: BLOCK..BLOCK },
             ..Default::default()
@@ -64,7 +72,6 @@ impl Gpu {
         let (device, queue) = opened.map_err(|error| KernelError::Gpu(format!("{name} cannot be opened: {error}")))?;
         let fault = Arc::new(OnceLock::new());
         record_faults(&device, &fault);
-        let facts = GpuLimits::from(&limits);
         Ok(Self { device, queue, facts, interface, fault, pipelines: Pipelines::default() })
     }
 

@@ -1,7 +1,7 @@
 //! Dispatches of a node, recorded once for fixed buffers and encoded at every run.
 
 use super::device::Gpu;
-use super::limits::THREADS;
+use super::limits::{Matrices, THREADS};
 use super::shader::Shader;
 use super::{Buffers, Recipe, StatusWord};
 use anabranch_op::error::KernelError;
@@ -118,6 +118,11 @@ impl<'a> Recorder<'a> {
 
     pub(crate) fn status(&self) -> Result<StatusWord<'a>, KernelError> {
         self.buffers.status.ok_or_else(|| self.error("a status word is needed".into()))
+    }
+
+    /// Returns the matrix units of the device.
+    pub(crate) fn matrices(&self) -> Result<Matrices, KernelError> {
+        self.gpu.facts().matrices.ok_or_else(|| self.error("the device has no matrix units".into()))
     }
 
     pub(crate) fn constant(&self, index: usize) -> Result<&'a Tensor, KernelError> {

@@ -1,6 +1,6 @@
 //! Limits of a device that decide whether a kernel can run on it.
 
-pub use crate::gpu_limits::GpuLimits;
+pub use crate::gpu_limits::{GpuLimits, Matrices};
 
 /// Threads in each workgroup of every kernel here: WebGPU's default limit, so that practically every adapter supports
 /// it.
@@ -23,7 +23,7 @@ const MOST_BYTES: u64 = (1 << 32) - 4;
 impl GpuLimits {
     /// Returns the limits that `adapter` offers, all of which [`Gpu::open`](super::Gpu::open) requests.
     pub fn of(adapter: &wgpu::Adapter) -> Self {
-        Self::from(&adapter.limits())
+        Self { matrices: Matrices::of(adapter), ..Self::from(&adapter.limits()) }
     }
 
     /// Returns what `adapter` lacks to run any kernel here, if it lacks something.
@@ -68,8 +68,37 @@ impl From<&wgpu::Limits> for GpuLimits {
             groups: limits.max_compute_workgroups_per_dimension,
             threads: limits.max_compute_invocations_per_workgroup.min(limits.max_compute_workgroup_size_x),
             workgroup_bytes: limits.max_compute_workgroup_storage_size,
+            matrices: None,
         }
     }
+}
+
+/// Features of devices with matrix units; [`Gpu::open`](super::Gpu::open) requests them.
+pub(crate) const MATRIX_FEATURES: wgpu::Features =
+    wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX.union(wgpu::Features::SHADER_F16).union(wgpu::Features::SUBGROUP);
+
+impl Matrices {
+    /// Returns the matrix units of `adapter` with the largest fragments, if kernels can use some. All its subgroups
+    /// must have one size, because no shader can choose it.
+    pub fn of(adapter: &wgpu::Adapter) -> Option<Self> {
+        let info = adapter.get_info();
+        let is_of_one_size = info.subgroup_min_size == info.subgroup_max_size;
+        if !adapter.features().contains(MATRIX_FEATURES) || !is_of_one_size {
+            return None;
+        }
+        let offered = adapter.cooperative_matrix_properties();
+        let side = offered.iter().filter_map(side).max()?;
+        Some(Self { side, subgroup: info.subgroup_min_size })
+    }
+}
+
+/// Returns the side of square fragments of `f16` with sums of `f32`.
+fn side(offered: &wgpu::CooperativeMatrixProperties) -> Option<u32> {
+    let side = offered.m_size;
+    let is_square = offered.n_size == side && offered.k_size == side;
+    let [of, to] = [offered.ab_type, offered.cr_type];
+    let is_half = of == wgpu::CooperativeScalarType::F16 && to == wgpu::CooperativeScalarType::F32;
+    (is_square && is_half && matches!(side, 8 | 16)).then_some(side)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! meet narrow weights.
 
 use super::epilogue::{Coordinate, Epilogue};
+use super::half::{Half, Operand};
 use super::kernel::Recorder;
 use super::lanes::{Lanes, tree};
 use super::narrow::Narrow;
@@ -15,7 +16,19 @@ use anabranch_op::op::{MatMul, NarrowMatMul, NodeSpec};
 use anabranch_op::shape::Shape;
 
 pub(super) fn recipe<'n>(node: &'n NodeSpec, op: &MatMul) -> Result<Recipe<'n>, KernelError> {
-    of(node, Product::new(node, [op.transpose_a, op.transpose_b], [&node.inputs[0].shape, &node.inputs[1].shape])?)
+    of(node, of_floats(node, op)?)
+}
+
+fn of_floats(node: &NodeSpec, op: &MatMul) -> Result<Product, KernelError> {
+    let shapes = [&node.inputs[0].shape, &node.inputs[1].shape];
+    let product = Product::new(node, [op.transpose_a, op.transpose_b], shapes)?;
+    let operand = |input: usize, lines: usize, strides: [usize; 2]| {
+        let matrices = shapes[input].elements() / (lines * product.k).max(1);
+        Operand { matrices, lines, strides }
+    };
+    let operands = [operand(0, product.m, product.a), operand(1, product.n, product.b)];
+    let half = Half::new(op.precision, product.whole(), product.k, operands);
+    Ok(Product { half, ..product })
 }
 
 /// Returns the recipe of a product with narrow weights.
@@ -36,8 +49,7 @@ fn narrow_product(node: &NodeSpec, op: &NarrowMatMul) -> Result<Product, KernelE
 
 /// Returns a key of the order of all sums, see [`super::summation`].
 pub(super) fn summation(node: &NodeSpec, op: &MatMul) -> Option<Vec<usize>> {
-    let shapes = [&node.inputs[0].shape, &node.inputs[1].shape];
-    Some(Product::new(node, [op.transpose_a, op.transpose_b], shapes).ok()?.summation())
+    Some(of_floats(node, op).ok()?.summation())
 }
 
 /// Returns the key of a product with narrow weights.
@@ -47,13 +59,16 @@ pub(super) fn narrow_summation(node: &NodeSpec, op: &NarrowMatMul) -> Option<Vec
 
 fn of<'n>(node: &'n NodeSpec, product: Product) -> Result<Recipe<'n>, KernelError> {
     let (parts, whole) = (product.parts(), product.whole());
-    let passes = match &product.words {
-        Some(words) => words.passes(),
-        None if product.is_vector() => product.lanes().passes(parts.depth()),
-        None => product.tile().passes(parts.depth()),
+    let passes = match (&product.words, &product.half) {
+        (Some(words), _) => words.passes(),
+        (_, Some(half)) => half.passes(),
+        _ if product.is_vector() => product.lanes().passes(parts.depth()),
+        _ => product.tile().passes(parts.depth()),
     };
+    let scratch_bytes = product.half.as_ref().map_or_else(|| parts.scratch_bytes(whole), Half::scratch_bytes);
+    let needs_matrices = product.half.is_some();
     let recipe = Recipe::new(node, move |recorder| product.record(recorder));
-    Ok(Recipe { passes, scratch_bytes: parts.scratch_bytes(whole), ..recipe })
+    Ok(Recipe { passes, scratch_bytes, needs_matrices, ..recipe })
 }
 
 struct Product {
@@ -71,6 +86,7 @@ struct Product {
     epilogue: Epilogue,
     narrow: Option<Narrow>,
     words: Option<Words>,
+    half: Option<Half>,
 }
 
 impl Product {
@@ -95,17 +111,20 @@ impl Product {
         if let Some(rows) = rows_of_all_batches(dims, &a_strides, &b_strides, m, a[0]) {
             let epilogue = Epilogue::new(node, &coordinates(0, dims.len() + 2))?;
             let batch = Space { dims: vec![], strides: vec![vec![], vec![]] };
-            return Ok(Self { batch, m: rows, n, k, a, b, rows: 1, epilogue, narrow: None, words: None });
+            return Ok(Self { batch, m: rows, n, k, a, b, rows: 1, epilogue, narrow: None, words: None, half: None });
         }
         let epilogue = Epilogue::new(node, &coordinates(dims.len(), dims.len() + 2))?;
         let rows = node.row_plan().map_or(1, |plan| plan.rows);
         let batch = Space::collapsed(dims, &[a_strides, b_strides]);
-        Ok(Self { batch, m, n, k, a, b, rows, epilogue, narrow: None, words: None })
+        Ok(Self { batch, m, n, k, a, b, rows, epilogue, narrow: None, words: None, half: None })
     }
 
     fn summation(&self) -> Vec<usize> {
         if let Some(words) = &self.words {
             return words.summation();
+        }
+        if let Some(half) = &self.half {
+            return half.summation();
         }
         let lanes = if self.is_vector() { self.lanes().width() } else { 0 };
         [&[lanes][..], &self.parts().summation()].concat()
@@ -170,7 +189,25 @@ impl Product {
         [access(self.m, self.a, true), access(self.n, self.b, self.narrow.is_none())]
     }
 
+    fn record_half(&self, recorder: &mut Recorder<'_>, half: &Half) -> Result<(), KernelError> {
+        let extent = self.extent(recorder);
+        let rounded = [0, 1].map(|operand| match self.batch.is_dense(operand) {
+            true => extent.first..extent.first + extent.batches,
+            false => 0..half.matrices(operand),
+        });
+        half.record(
+            recorder,
+            extent,
+            rounded,
+            &|shader| self.declare_batches(shader, ["a_batch", "b_batch"]),
+            &|recorder, shader| self.declare_store(recorder, shader, false),
+        )
+    }
+
     fn record(&self, recorder: &mut Recorder<'_>) -> Result<(), KernelError> {
+        if let Some(half) = &self.half {
+            return self.record_half(recorder, half);
+        }
         let extent = self.extent(recorder);
         let vectors = self.is_tiled() && self.n.is_multiple_of(4);
         let name = match self.words {
@@ -185,12 +222,7 @@ impl Product {
                 extent,
                 vectors,
                 operands: &|recorder, shader| self.declare_operands(recorder, shader),
-                store: &|recorder, shader, vectors| {
-                    shader.write("y", element(vectors), recorder.output(0)?);
-                    self.epilogue.declare(shader, recorder)?;
-                    shader.code(if vectors { STORE_VECTOR } else { STORE });
-                    Ok(())
-                },
+                store: &|recorder, shader, vectors| self.declare_store(recorder, shader, vectors),
                 body: &|shader| match &self.words {
                     Some(words) => words.body(shader),
                     None if self.is_vector() => self.declare_vector(shader, extent),
@@ -201,6 +233,19 @@ impl Product {
                 },
             },
         )
+    }
+
+    /// Declares `store`, which finishes outputs and writes them.
+    fn declare_store<'t, 'a: 't>(
+        &self,
+        recorder: &Recorder<'a>,
+        shader: &mut Shader<'t>,
+        vectors: bool,
+    ) -> Result<(), KernelError> {
+        shader.write("y", element(vectors), recorder.output(0)?);
+        self.epilogue.declare(shader, recorder)?;
+        shader.code(if vectors { STORE_VECTOR } else { STORE });
+        Ok(())
     }
 
     fn declare_operands<'t, 'a: 't>(
@@ -366,7 +411,7 @@ mod tests {
         let a = [batch_a, &if transpose_a { [k, m] } else { [m, k] }].concat();
         let b = [batch_b, &if transpose_b { [n, k] } else { [k, n] }].concat();
         let batch = shape(batch_a).broadcast(&shape(batch_b)).expect("batches that go together");
-        let op = Op::MatMul(MatMul { transpose_a, transpose_b, epilogue: epilogue.cloned() });
+        let op = Op::MatMul(MatMul { transpose_a, transpose_b, epilogue: epilogue.cloned(), ..MatMul::default() });
         node(op, &[&[&a[..], &b], extras].concat(), &[&[batch.dims(), &[m, n]].concat()])
     }
 

@@ -25,6 +25,7 @@ mod device;
 mod epilogue;
 mod expression;
 mod gather;
+mod half;
 #[cfg(test)]
 mod isa;
 mod kernel;
@@ -63,7 +64,7 @@ mod words;
 
 pub use device::{Gpu, caught, is_race, one_at_a_time};
 pub use kernel::Kernel;
-pub use limits::GpuLimits;
+pub use limits::{GpuLimits, Matrices};
 pub use status::{StatusWord, status_error};
 pub use timestamps::TimestampRing;
 pub use wgpu::{Adapter, Buffer as GpuBuffer};
@@ -109,6 +110,8 @@ struct Recipe<'n> {
     unbound: Vec<usize>,
     /// Whether it reports values in a status word.
     has_status: bool,
+    /// Whether matrix units compute it.
+    needs_matrices: bool,
     record: Box<Record<'n>>,
 }
 
@@ -123,6 +126,7 @@ impl<'n> Recipe<'n> {
             passes: 0,
             unbound: Vec::new(),
             has_status: false,
+            needs_matrices: false,
             record: Box::new(record),
         }
     }
@@ -176,6 +180,9 @@ pub fn supports(node: &NodeSpec, constants: &[bool], limits: &GpuLimits) -> Resu
     let refuse = |reason: String| Err(node.unsupported(reason));
     if let Some(shortage) = limits.shortage() {
         return refuse(shortage);
+    }
+    if recipe.needs_matrices && limits.matrices.is_none() {
+        return refuse("its precision needs matrix units for f16, which the device lacks".into());
     }
     let specs = || node.inputs.iter().chain(&node.outputs);
     if let Some(spec) = specs().find(|spec| u32::try_from(spec.shape.elements()).is_err()) {

@@ -23,6 +23,8 @@ struct Binding<'a> {
 /// WGSL source and its bindings.
 pub(crate) struct Shader<'a> {
     name: &'static str,
+    /// Extensions of WGSL.
+    extensions: Vec<&'static str>,
     body: String,
     constants: String,
     parameters: Vec<(&'static str, u32)>,
@@ -35,12 +37,19 @@ impl<'a> Shader<'a> {
     pub(crate) fn new(name: &'static str, body: &str) -> Self {
         Self {
             name,
+            extensions: Vec::new(),
             body: body.into(),
             constants: String::new(),
             parameters: Vec::new(),
             reads: Vec::new(),
             writes: Vec::new(),
         }
+    }
+
+    /// Enables an extension of WGSL.
+    pub(crate) fn enable(&mut self, extension: &'static str) -> &mut Self {
+        self.extensions.push(extension);
+        self
     }
 
     pub(crate) fn constant(&mut self, name: &str, value: impl Display) -> &mut Self {
@@ -111,7 +120,8 @@ impl<'a> Shader<'a> {
     }
 
     pub(crate) fn source(&self) -> String {
-        let mut source = self.declarations();
+        let mut source: String = self.extensions.iter().map(|extension| format!("enable {extension};\n")).collect();
+        source.push_str(&self.declarations());
         source.push_str(&self.constants);
         source.push_str(&self.body);
         let functions = library::needed_by(&source);

@@ -166,7 +166,7 @@ fn words(bytes: &[u8]) -> Vec<u32> {
     bytemuck::pod_collect_to_vec(&bytes)
 }
 
-fn buffer(gpu: &Gpu, bytes: &[u8]) -> wgpu::Buffer {
+pub(crate) fn buffer(gpu: &Gpu, bytes: &[u8]) -> wgpu::Buffer {
     let words = words(bytes);
     let bytes: &[u8] = bytemuck::cast_slice(&words);
     let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
@@ -180,7 +180,7 @@ fn buffer(gpu: &Gpu, bytes: &[u8]) -> wgpu::Buffer {
     buffer
 }
 
-fn download(gpu: &Gpu, buffer: &wgpu::Buffer, count: usize) -> Vec<u32> {
+pub(crate) fn download(gpu: &Gpu, buffer: &wgpu::Buffer, count: usize) -> Vec<u32> {
     let readable = gpu.device().create_buffer(&wgpu::BufferDescriptor {
         label: None,
         size: buffer.size(),

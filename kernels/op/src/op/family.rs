@@ -6,8 +6,8 @@
 
 use super::shallow::{Across, PANEL};
 use super::{
-    Binary, Conv, Domain, Expression, IntegerConv, Interpolation, MatMul, NarrowMatMul, NodeSpec, Op, RecurrentKind,
-    ReduceKind, Step, Unary, WinogradTile,
+    Binary, Conv, Domain, Expression, IntegerConv, Interpolation, MatMul, NarrowMatMul, NodeSpec, Op, Precision,
+    RecurrentKind, ReduceKind, Step, Unary, WinogradTile,
 };
 use crate::dtype::DType;
 use crate::shape::merged;
@@ -211,8 +211,21 @@ impl NodeSpec {
         let name = match (product.rows <= 1.0, product.columns <= 1.0, product.shared) {
             (true, false, true) => "matmul row",
             (true, ..) | (_, true, _) => "matmul vector",
-            (.., true) => "matmul",
-            (.., false) => return ("matmul batched", self.batched_amounts(&product, op.transpose_b)),
+            (.., shared) => {
+                let sizes = [product.rows, product.columns, product.depth].map(|size| size as usize);
+                let name = match (op.precision.of_product(sizes), shared) {
+                    (Precision::F32, true) => "matmul",
+                    (Precision::F32, false) => "matmul batched",
+                    (Precision::F16x3, true) => "matmul f16x3",
+                    (Precision::F16x3, false) => "matmul batched f16x3",
+                    (Precision::F16, true) => "matmul f16",
+                    (Precision::F16, false) => "matmul batched f16",
+                };
+                if !shared {
+                    return (name, self.batched_amounts(&product, op.transpose_b));
+                }
+                name
+            }
         };
         (name, self.product_amounts(&product))
     }
@@ -465,9 +478,26 @@ mod tests {
         assert_eq!(family(matmul(), &[&[1, 7], &[7, 5]], &[1, 5]).0, "matmul row");
         assert_eq!(family(matmul(), &[&[2, 1, 7], &[2, 7, 5]], &[2, 1, 5]).0, "matmul vector");
         assert_eq!(family(matmul(), &[&[9, 7], &[7, 1]], &[9, 1]).0, "matmul vector");
-        let both = MatMul { transpose_a: true, transpose_b: true, epilogue: None };
+        let both = MatMul { transpose_a: true, transpose_b: true, epilogue: None, ..MatMul::default() };
         let want = vec![2.0 * 4.0 * 7.0 * 16.0, 28.0, 35.0, 20.0, 1.0, 0.0, 0.0, 0.0];
         assert_eq!(family(Op::MatMul(both), &[&[7, 4], &[5, 7]], &[4, 5]), ("matmul batched", want));
+    }
+
+    #[test]
+    fn large_products_of_each_precision_are_classes_of_their_own() {
+        let name = |precision, inputs: &[&[usize]], output: &[usize]| {
+            family(Op::MatMul(MatMul { precision, ..MatMul::default() }), inputs, output).0
+        };
+        for (precision, shared, batched) in [
+            (Precision::F32, "matmul", "matmul batched"),
+            (Precision::F16x3, "matmul f16x3", "matmul batched f16x3"),
+            (Precision::F16, "matmul f16", "matmul batched f16"),
+        ] {
+            assert_eq!(name(precision, &[&[2, 20, 32], &[32, 40]], &[2, 20, 40]), shared);
+            assert_eq!(name(precision, &[&[2, 32, 32], &[2, 32, 40]], &[2, 32, 40]), batched);
+            assert_eq!(name(precision, &[&[31, 32], &[32, 40]], &[31, 40]), "matmul");
+            assert_eq!(name(precision, &[&[1, 32], &[32, 40]], &[1, 40]), "matmul row");
+        }
     }
 
     #[test]

@@ -3,15 +3,16 @@
 //! If an op says *floats*, all its tensors are `f32`, or all are `f64`. In `f64` an op has no epilogue, and only CPUs
 //! have kernels.
 
-use super::{Expression, Literal};
+use super::{Expression, Literal, Precision};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// `C = A · B` over batches.
 ///
 /// Inputs: A `[…, m, k]` (or `[…, k, m]` if `transpose_a`), B `[…, k, n]` (or `[…, n, k]` if `transpose_b`), both of
 /// rank ≥ 2, with broadcast batch dimensions; then the epilogue's. Output: `[…, m, n]`. Floats; on CPUs also `i32`,
 /// `u32`, `i64` or `u64`, exact modulo 2ⁿ, without an epilogue.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct MatMul {
     /// A is stored transposed.
     pub transpose_a: bool,
@@ -19,6 +20,22 @@ pub struct MatMul {
     pub transpose_b: bool,
     /// Expression applied to each element of the product.
     pub epilogue: Option<Expression>,
+    /// Arithmetic of GPUs with matrix units. CPUs always compute `f32` in `f32`.
+    #[serde(default, skip_serializing_if = "Precision::is_full")]
+    pub precision: Precision,
+}
+
+/// Formats the parameters; the usual precision is left out, so that keys of stored times do not change.
+impl fmt::Debug for MatMul {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { transpose_a, transpose_b, epilogue, precision } = self;
+        let mut fields = f.debug_struct("MatMul");
+        fields.field("transpose_a", transpose_a).field("transpose_b", transpose_b).field("epilogue", epilogue);
+        if !precision.is_full() {
+            fields.field("precision", precision);
+        }
+        fields.finish()
+    }
 }
 
 /// Storage format of the weights of a [`NarrowMatMul`].

@@ -12,6 +12,7 @@ mod expression;
 mod family;
 mod kinds;
 mod literal;
+mod precision;
 mod rows;
 #[doc(hidden)]
 pub mod shallow;
@@ -32,6 +33,7 @@ pub use kinds::{
     Transpose,
 };
 pub use literal::Literal;
+pub use precision::Precision;
 pub use rows::RowPlan;
 pub use taps::{NEIGHBOURS, Taps, cubic_weights};
 pub use trees::{TreeAggregate, TreeNode, Trees};

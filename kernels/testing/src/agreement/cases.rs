@@ -137,7 +137,7 @@ fn matmul(random: &mut Random) -> NodeSpec {
     let broadcast = if random.is_heads() { vec![1] } else { vec![batch] };
     let first = [&[batch][..], &a].concat();
     node(
-        Op::MatMul(MatMul { transpose_a, transpose_b, epilogue: None }),
+        Op::MatMul(MatMul { transpose_a, transpose_b, epilogue: None, ..MatMul::default() }),
         &[&first, &[&broadcast[..], &b].concat()],
         &[batch, m, n],
     )

@@ -109,7 +109,7 @@ fn gemm(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fau
     let (alpha, beta) = (operator.float("alpha", 1.0)?, operator.float("beta", 1.0)?);
     if let Some(work) = modular(dtype) {
         let (a, b) = (builder.cast(a, work)?, builder.cast(b, work)?);
-        let op = MatMul { transpose_a, transpose_b, epilogue: None };
+        let op = MatMul { transpose_a, transpose_b, epilogue: None, ..MatMul::default() };
         let product = builder.product(op, &a, &b, vec![m, n], Epilogue::default())?;
         let product = builder.cast(&product, dtype)?;
         return Ok(vec![integer_sum(operator, builder, &product, [alpha, beta])?]);
@@ -134,7 +134,7 @@ fn gemm(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fau
         return Ok(vec![builder.cast(&product, dtype)?]);
     }
     let (a, b) = (builder.as_working(a)?, builder.as_working(b)?);
-    let op = MatMul { transpose_a, transpose_b, epilogue: None };
+    let op = MatMul { transpose_a, transpose_b, epilogue: None, ..MatMul::default() };
     let product = builder.product(op, &a, &b, vec![m, n], epilogue)?;
     Ok(vec![builder.cast(&product, dtype)?])
 }

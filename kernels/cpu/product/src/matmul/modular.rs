@@ -170,7 +170,7 @@ mod tests {
                 .collect();
             let dims = stack(batch, [m, n]);
             let node = NodeSpec {
-                op: Op::MatMul(MatMul { transpose_a, transpose_b, epilogue: None }),
+                op: Op::MatMul(MatMul { transpose_a, transpose_b, epilogue: None, ..MatMul::default() }),
                 inputs: inputs.iter().map(|input| input.spec().clone()).collect(),
                 outputs: vec![TensorSpec::new(dtype, shape(&dims))],
             };

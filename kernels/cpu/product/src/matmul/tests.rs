@@ -35,7 +35,7 @@ fn node(u: &mut Unstructured<'_>) -> Arbitrary<(MatMul, NodeSpec)> {
     let output = [batch, &[m, n]].concat();
     let bias: &[usize] = if u.arbitrary()? { &[n] } else { &[m, 1] };
     let (epilogue, extras) = epilogue(u, &output, bias)?;
-    let op = MatMul { transpose_a, transpose_b, epilogue };
+    let op = MatMul { transpose_a, transpose_b, epilogue, ..MatMul::default() };
     let mut inputs = vec![matrix(left, m, k, transpose_a), matrix(right, k, n, transpose_b)];
     inputs.extend(extras);
     let inputs = inputs.iter().map(|dims| spec(dims)).collect();
@@ -85,7 +85,7 @@ fn expressions_behind_products_find_their_operands_in_every_tile() {
     let epilogue = Some(Expression::new(3, steps).expect("each step reads what is before it"));
     // Tiles of consecutive rows, and tiles of some columns.
     for (m, n, k) in [(300, 20, 9), (90, 400, 70), (6, 6, 4)] {
-        let op = MatMul { transpose_a: false, transpose_b: false, epilogue: epilogue.clone() };
+        let op = MatMul { transpose_a: false, transpose_b: false, epilogue: epilogue.clone(), ..MatMul::default() };
         let inputs = [vec![2, m, k], vec![2, k, n], vec![m, 1], vec![2, m, n]];
         let inputs = inputs.iter().map(|dims| spec(dims)).collect();
         let node = NodeSpec { op: Op::MatMul(op.clone()), inputs, outputs: vec![spec(&[2, m, n])] };
@@ -101,7 +101,7 @@ fn expressions_behind_products_find_their_operands_in_every_tile() {
 fn deep_and_wide_products_agree_with_the_definition() {
     for (m, n, k) in [(70, 300, 900), (3, 600, 1025), (150, 48, 512), (1, 700, 777), (700, 1, 777), (130, 97, 385)] {
         for (transpose_a, transpose_b) in [(false, false), (true, true)] {
-            let op = MatMul { transpose_a, transpose_b, epilogue: None };
+            let op = MatMul { transpose_a, transpose_b, epilogue: None, ..MatMul::default() };
             let (a, b) = if transpose_a { ([k, m], [n, k]) } else { ([m, k], [k, n]) };
             let node =
                 NodeSpec { op: Op::MatMul(op.clone()), inputs: vec![spec(&a), spec(&b)], outputs: vec![spec(&[m, n])] };

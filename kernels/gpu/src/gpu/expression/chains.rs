@@ -362,7 +362,7 @@ fn epilogues_have_the_bits_of_their_steps() {
         let (x, one, extra) = (values(u, &[rows, 1])?, tensor(&[1, 1], &[1.0]), values(u, &[rows, 1])?);
         let expression = expression(u, 2, |_| true)?;
         let product = |epilogue: Option<Expression>, inputs: &[Tensor]| {
-            let op = Op::MatMul(MatMul { transpose_a: false, transpose_b: false, epilogue });
+            let op = Op::MatMul(MatMul { transpose_a: false, transpose_b: false, epilogue, ..MatMul::default() });
             let dims: Vec<&[usize]> = inputs.iter().map(|input| input.shape().dims()).collect();
             let node = node(op, &dims, &[&[rows, 1]]);
             let made = Run { expected: None, ..Run::new(&node) }.outputs(inputs);
