@@ -1,7 +1,7 @@
 //! Matrix products by the matrix units of GPUs (cooperative matrices), for nodes that allow less precision than `f32`.
 //!
-//! One dispatch for each operand rounds it to `f16` in scratch memory, one multiplies, and one adds up the parts, undoes
-//! the scales and stores. An element x of a row of A or a column of B with the greatest magnitude g becomes h or
+//! One dispatch for each operand rounds it to `f16` in scratch memory, one multiplies, and one adds up the parts,
+//! undoes the scales and stores. An element x of a row of A or a column of B with the greatest magnitude g becomes h or
 //! h + l / 2¹¹, both of 11 bits:
 //!
 //! | precision | error of an element | products |
@@ -9,10 +9,14 @@
 //! | `f16` | at most 2⁻¹¹·\|x\|, or 2⁻²⁷·g | h·h |
 //! | `f16x3` | at most 2⁻²²·\|x\| + 2⁻³⁸·g | h·h + (h·l + l·h) / 2¹¹ |
 //!
-//! With S the sum of the magnitudes of an output's products, K the inner dimension and N its fragments, an output's error
-//! is at most (2⁻¹⁰ + 2⁻²² + N·2⁻²³)·S + 2⁻²⁶·K·g·g for `f16`. For `f16x3` it is at most
-//! (3·2⁻²² + (K/64 + 9)·2⁻²³)·S + 2⁻³⁶·K·g·g. Matrix units are taken to add products to within a unit in the last place
-//! of the greatest magnitude that occurs. Products with an infinity are infinite or NaN.
+//! S is the sum of the magnitudes of an output's products, K the inner dimension, and N its fragments. Matrix units are
+//! taken to add products to within a unit in the last place of the greatest magnitude that occurs. Then the bounds of
+//! an output's error are:
+//!
+//! - `f16`: (2⁻¹⁰ + 2⁻²² + N·2⁻²³)·S + 2⁻²⁶·K·g·g;
+//! - `f16x3`: (3·2⁻²² + (K/64 + 9)·2⁻²³)·S + 2⁻³⁶·K·g·g.
+//!
+//! Products with an infinity are infinite or NaN.
 
 use super::Shader;
 use super::kernel::Recorder;
@@ -248,8 +252,8 @@ impl Half {
     }
 }
 
-/// Returns the rows and columns of sums of one subgroup, for elements of some terms and fragments of `side`. A group has
-/// twice as many.
+/// Returns the rows and columns of sums of one subgroup, for elements of some terms and fragments of `side`. A group
+/// has twice as many.
 fn sums_of([terms, side]: [usize; 2]) -> [usize; 2] {
     [ACROSS / terms * side, ACROSS * side]
 }

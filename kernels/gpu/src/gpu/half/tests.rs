@@ -1,5 +1,5 @@
-//! Products by matrix units, against their bounds. Devices round and add up; devices without matrix units leave it to the
-//! test to multiply in between.
+//! Products by matrix units, against their bounds. Devices round and add up; devices without matrix units leave it to
+//! the test to multiply in between.
 
 use super::super::kernel::Recorder;
 use super::super::testing::{Run, UNWRITTEN, buffer, check_rows, download, gpu, noise, run_on_cpu, spec, tensor};
