@@ -126,6 +126,7 @@ class Session:
         limits: Limits on the size of a model, such as ``{"nodes": 2_000_000, "tensor_bytes": "128GiB"}``. Raise a limit if you trust a
             file that exceeds it.
         fuse: Whether neighbouring operators are fused into one node. The default is yes.
+        precision: Arithmetic of matrix products on GPUs with matrix units: ``f32``, ``f16x3`` or ``f16``. The default is ``f32``.
         platform: Platform file: `plan` then plans for its devices. Runs always use the devices of this machine.
         plan_capacity: Number of sets of input shapes whose plans are kept.
         cached: Assumed number of positions in key-value caches, for predictions. The default is their capacity.
@@ -162,6 +163,7 @@ class Session:
         dims: Mapping[str, int] | None = None,
         limits: Mapping[str, int | str] | None = None,
         fuse: bool | None = None,
+        precision: str | None = None,
         platform: str | os.PathLike[str] | None = None,
         plan_capacity: int | None = None,
         cached: int | None = None,

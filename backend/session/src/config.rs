@@ -10,6 +10,7 @@ pub use resolved::ResolvedConfig;
 use super::loss::OnDeviceLoss;
 use anabranch_costs::CostStore;
 use anabranch_device::{CpuGranularity, DetectOptions, GpuBackend};
+use anabranch_kernels::op::Precision;
 use anabranch_onnx::import::Limits;
 use anabranch_onnx::lower::Rewrites;
 use anabranch_plan::{ChunkRule, PlanOptions, Residency, StreamMode};
@@ -111,6 +112,7 @@ config! {
         colocate: Vec<String> = value::list, "patterns of nodes' names; all nodes that match one pattern share a device";
         #[serde(serialize_with = "rewrite_names")]
         fuse: Rewrites = value::rewrites, "0: every operator is a node of its own";
+        precision: Precision = value::parsed, "arithmetic of matrix products on GPUs with matrix units: f32, f16x3 or f16; else f32";
         #[serde(skip)]
         costs: CostStore = value::costs, "file of the cost store to predict with";
         calibrate: bool = value::truth, "1: devices of unknown speed are measured first, about a second each";
@@ -220,6 +222,7 @@ impl SessionConfig {
             dims: self.dims.unwrap_or_default(),
             cached: self.cached,
             fuse: self.fuse.unwrap_or_default(),
+            precision: self.precision.unwrap_or_default(),
             plan: PlanOptions {
                 streaming: self.stream.unwrap_or(plan.streaming),
                 chunk: self.chunk.unwrap_or(plan.chunk),

@@ -191,6 +191,7 @@ impl Session {
     ) -> Self {
         let mut costs = std::mem::take(&mut options.costs);
         inventory.notes.extend(costs.settle(&inventory.fingerprint()));
+        inventory.notes.extend(options.settle_precision(&inventory));
         let machine_devices = machine_devices(&inventory);
         options.constraints.split = options.constraints.split.map(|split| batch::located(split, &model));
         Self {

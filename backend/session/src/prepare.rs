@@ -335,11 +335,13 @@ impl Session {
             return Ok(Lowered { program, weights: Arc::clone(&self.weights), rest });
         }
         let (dims, fuse, cached) = (self.options.dims.clone(), self.options.fuse, self.options.cached);
+        let precision = self.options.precision;
         let Key { shapes: input_shapes, fixed, .. } = Key::of(phase, inputs, deciding);
         let budget = usize::try_from(self.options.limits.folded_bytes).unwrap_or(usize::MAX);
         // GPUs have no kernel for convolutions of integers.
         let integer_convolutions = self.machine().is_ok_and(|machine| !machine.has_gpu());
-        let mut options = LowerOptions { dims, input_shapes, fixed, fuse, budget, cached, integer_convolutions };
+        let mut options =
+            LowerOptions { dims, input_shapes, fixed, fuse, budget, cached, integer_convolutions, precision };
         if !phase.is_whole() {
             // All later phases of a model share the folding budget of a whole model.
             options.budget /= PHASES;

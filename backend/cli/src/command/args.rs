@@ -11,6 +11,7 @@ use anabranch::lower::{Rewrite, Rewrites, UnknownRewrite};
 use anabranch::plan::{ChunkRule, Residency, StreamMode};
 use anabranch::planning::{Order, PlatformFile, Split};
 use anabranch::session::{OnDeviceLoss, SessionConfig};
+use anabranch_kernels::op::Precision;
 use anabranch_report::tensors::picture::is_image;
 use clap::{Args, ValueEnum};
 use std::collections::{BTreeMap, BTreeSet};
@@ -107,6 +108,12 @@ pub(crate) struct ModelArgs {
     pub(crate) cache: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) fuse: FuseArgs,
+    /// Compute products on GPUs in f32, f16x3 or f16 [default: f32]
+    ///
+    /// Matrix units of GPUs multiply f16. f16x3 takes three products of the two halves of each f32, and is about as
+    /// precise as f32. Products are in f32 unless all GPUs have matrix units; a note then says so.
+    #[arg(long, value_name = "PRECISION", hide_short_help = true)]
+    pub(crate) precision: Option<Precision>,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
 }
@@ -161,6 +168,7 @@ impl ModelArgs {
         config.dims = Some(named_once("--dim", &self.dim)?);
         config.cached = self.cached.map(NonZeroUsize::get);
         config.fuse = self.fuse.rewrites();
+        config.precision = self.precision;
         Ok(config)
     }
 

@@ -196,6 +196,7 @@ impl GenerateCommand {
             cached: None,
             cache: None,
             fuse: self.fuse.clone(),
+            precision: None,
             limits: self.limits.clone(),
         }
     }

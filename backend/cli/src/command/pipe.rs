@@ -361,6 +361,7 @@ impl PipeCommand {
             cached: None,
             cache: None,
             fuse,
+            precision: None,
             limits: self.limits.clone(),
         }
     }

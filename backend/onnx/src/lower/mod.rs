@@ -41,8 +41,8 @@ use anabranch_base::error_kind::ErrorKind;
 use anabranch_base::interruption;
 use anabranch_ir::constant::Constant;
 use anabranch_ir::program::{Output, Program, ValueId};
-use anabranch_kernels::op::Op;
-use anabranch_kernels::{Shape, Tensor, TensorSpec};
+use anabranch_kernels::op::{Op, Precision};
+use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
 use builder::Builder;
 use error::Refusal;
 use fold::Folding;
@@ -70,10 +70,12 @@ pub struct LowerOptions {
     /// Whether convolutions between QuantizeLinear and DequantizeLinear are computed in integers, for which only CPUs
     /// have a kernel; else in floats.
     pub integer_convolutions: bool,
+    /// Arithmetic of matrix products on GPUs with matrix units.
+    pub precision: Precision,
 }
 
 impl Default for LowerOptions {
-    /// No sizes given, fusion on, 256 MiB for folded constants, full caches, integer convolutions.
+    /// No sizes given, fusion on, 256 MiB for folded constants, full caches, integer convolutions, products in `f32`.
     fn default() -> Self {
         let (dims, input_shapes, fixed) = Default::default();
         Self {
@@ -84,6 +86,7 @@ impl Default for LowerOptions {
             budget: 256 << 20,
             cached: None,
             integer_convolutions: true,
+            precision: Precision::F32,
         }
     }
 }
@@ -110,8 +113,11 @@ fn finished(program: Program, mut folding: Folding, options: &LowerOptions) -> R
     let program = compact::compact(program);
     let mut program = fuse::fuse(program, options.fuse, &mut folding);
     for node in &mut program.nodes {
-        if let Op::Attention(op) = &mut node.spec.op {
-            op.expected = options.cached.map_or(op.expected, |cached| cached.min(op.expected));
+        let is_f32 = node.spec.outputs[0].dtype == DType::F32;
+        match &mut node.spec.op {
+            Op::Attention(op) => op.expected = options.cached.map_or(op.expected, |cached| cached.min(op.expected)),
+            Op::MatMul(op) if is_f32 => op.precision = options.precision,
+            _ => {}
         }
     }
     match folding.fault() {

@@ -10,13 +10,15 @@ use std::path::Path;
 
 /// Returns the options that decide programs and plans.
 pub(super) fn of(options: &ResolvedConfig) -> SessionConfig {
-    let ResolvedConfig { devices, strategy, order, constraints, dims, cached, fuse, plan, .. } = options.clone();
+    let ResolvedConfig { devices, strategy, order, constraints, dims, cached, fuse, precision, plan, .. } =
+        options.clone();
     let decided = SessionConfig::default()
         .with_devices(devices)
         .with_strategy(strategy)
         .with_order(order)
         .with_constraints(constraints)
         .with_fusion(fuse)
+        .with_precision(precision)
         .with_plan(plan);
     SessionConfig { dims: Some(dims), cached, ..decided }
 }
@@ -88,6 +90,11 @@ fn same_program(compiled: &SessionConfig, given: &SessionConfig) -> Result<(), S
     if given.fuse.is_some() && given.fuse != compiled.fuse {
         return Err("was compiled with other rewrites than are asked for".into());
     }
+    if let (Some(wanted), known) = (given.precision, compiled.precision.unwrap_or_default())
+        && wanted != known
+    {
+        return Err(format!("was compiled for products in {known}, not in {wanted}"));
+    }
     if given.cached.is_some() && given.cached != compiled.cached {
         return Err("was compiled for caches of another length than is asked for".into());
     }
@@ -156,6 +163,7 @@ mod tests {
             usual().with_dim("m", 4),
             usual().with_cached(5),
             usual().with_fusion(Rewrites::NONE),
+            usual().with_precision(anabranch_kernels::op::Precision::F16),
         ] {
             let error = adopted(path, &made, other).expect_err("another program").to_string();
             assert!(error.starts_with("m.anabranch: was compiled ") && error.contains("compile`"), "{error}");

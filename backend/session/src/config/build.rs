@@ -4,6 +4,7 @@ use super::SessionConfig;
 use crate::OnDeviceLoss;
 use anabranch_costs::CostStore;
 use anabranch_device::{CpuGranularity, DetectOptions, GpuBackend};
+use anabranch_kernels::op::Precision;
 use anabranch_onnx::import::Limits;
 use anabranch_onnx::lower::Rewrites;
 use anabranch_plan::PlanOptions;
@@ -155,6 +156,13 @@ impl SessionConfig {
     /// Sets the rewrites that fuse neighbouring operators into one node (default: all).
     pub fn with_fusion(self, fuse: Rewrites) -> Self {
         Self { fuse: Some(fuse), ..self }
+    }
+
+    /// Sets the arithmetic of matrix products on GPUs with matrix units (default: `f32`).
+    ///
+    /// It has no effect unless all GPUs have such units; then a note of the inventory says so.
+    pub fn with_precision(self, precision: Precision) -> Self {
+        Self { precision: Some(precision), ..self }
     }
 
     /// Sets all options of plans, such as streaming (default: [`PlanOptions::default`]).

@@ -4,7 +4,9 @@
 
 use crate::OnDeviceLoss;
 use anabranch_costs::CostStore;
-use anabranch_device::{DetectError, DetectOptions, Inventory};
+use anabranch_device::{DetectError, DetectOptions, GpuDevice, Inventory};
+use anabranch_kernels::gpu::GpuLimits;
+use anabranch_kernels::op::Precision;
 use anabranch_onnx::import::Limits;
 use anabranch_onnx::lower::Rewrites;
 use anabranch_plan::PlanOptions;
@@ -30,6 +32,8 @@ pub struct ResolvedConfig {
     pub cached: Option<usize>,
     /// Rewrites that fuse neighbouring operators into one node (default: all).
     pub fuse: Rewrites,
+    /// Arithmetic of matrix products on GPUs with matrix units (default: `f32`). A session on other GPUs takes `f32`.
+    pub precision: Precision,
     /// Options of plans, such as streaming.
     pub plan: PlanOptions,
     /// Costs to predict with; [`Session::learn`](crate::Session::learn) adds to them.
@@ -73,6 +77,26 @@ impl ResolvedConfig {
         Ok(inventory)
     }
 
+    /// Takes `f32` for matrix products unless plans are for GPUs of this machine that all have matrix units. Returns a
+    /// note on why, if another precision was asked for.
+    pub(crate) fn settle_precision(&mut self, inventory: &Inventory) -> Option<String> {
+        if self.precision.is_full() {
+            return None;
+        }
+        let lacks = |gpu: &&GpuDevice| GpuLimits::of(&gpu.adapter).matrices.is_none();
+        let why = match (&self.platform, inventory.gpus.iter().find(lacks)) {
+            (Some(_), _) => "a platform file does not state which GPUs have matrix units".to_owned(),
+            (None, Some(gpu)) => format!(
+                "{} ({}) has no matrix units for f16 with subgroups of one size, or no driver for them",
+                gpu.name, gpu.description
+            ),
+            (None, None) if inventory.gpus.is_empty() => "there is no GPU".to_owned(),
+            (None, None) => return None,
+        };
+        let asked = std::mem::take(&mut self.precision);
+        Some(format!("matrix products are computed in f32, not in {asked}: {why}"))
+    }
+
     /// Checks that the strategy can place the parts of a divided batch.
     pub(crate) fn verify_split(&self) -> Result<(), PlanningError> {
         self.constraints.split.as_ref().map_or(Ok(()), |split| split.verify(&self.strategy))
@@ -81,5 +105,26 @@ impl ResolvedConfig {
     /// Returns the choice for the session's own plans.
     pub fn choice(&self) -> PlanChoice {
         PlanChoice { strategy: self.strategy.clone(), order: self.order, plan: self.plan.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SessionConfig;
+    use anabranch_device::detect_cpus;
+
+    #[test]
+    fn products_are_in_f32_without_a_gpu_and_a_note_says_so() {
+        let cpus = detect_cpus(&DetectOptions::default()).expect("this machine");
+        for (precision, noted) in [(Precision::F16, true), (Precision::F16x3, true), (Precision::F32, false)] {
+            let mut options = SessionConfig::default().with_precision(precision).resolve();
+            let note = options.settle_precision(&cpus);
+            assert_eq!((options.precision, note.is_some()), (Precision::F32, noted));
+            if let Some(note) = note {
+                let name = precision.name();
+                assert_eq!(note, format!("matrix products are computed in f32, not in {name}: there is no GPU"));
+            }
+        }
     }
 }

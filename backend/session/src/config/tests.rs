@@ -22,6 +22,7 @@ fn all_settings_are_known_and_wrong_ones_refused_in_words() {
         ("split", "batch=cpu0:3,gpu0:5"),
         ("colocate", "x*,y*"),
         ("fuse", "0"),
+        ("precision", "f16x3"),
         ("costs", "/nowhere/costs.json"),
         ("calibrate", "0"),
         ("platform", ""),
@@ -42,6 +43,7 @@ fn all_settings_are_known_and_wrong_ones_refused_in_words() {
     assert_eq!((resolved.dims["batch"], resolved.dims["x[1]"], resolved.plan_capacity), (4, 7, 3));
     assert_eq!((resolved.limits.nodes, resolved.limits.tensor_bytes, resolved.cached), (5, 1024, Some(300)));
     assert!(resolved.devices.no_gpu && resolved.strategy == Strategy::AUTO && resolved.fuse == Rewrites::NONE);
+    assert_eq!(resolved.precision, Precision::F16x3);
     assert_eq!(resolved.devices.slowdowns, [("cpu0".to_owned(), 2.5)]);
     let patterns: Vec<_> = resolved.constraints.pins.iter().map(|pin| pin.pattern.as_str()).collect();
     assert_eq!((patterns, resolved.constraints.colocated.len()), (vec!["b*", "a"], 2));
@@ -53,6 +55,7 @@ fn all_settings_are_known_and_wrong_ones_refused_in_words() {
         ("split", "batch=half"),
         ("threads", "0"),
         ("gpu_backend", "opencl"),
+        ("precision", "tf32"),
         ("chunk", "0rows"),
         ("stream", "perhaps"),
         ("memory", "much"),
