@@ -9,7 +9,7 @@ use anabranch::program::{Node, NodeId, Origin, Output, Program, Value, ValueId};
 use anabranch::tasks::{NodeLimits, ProgramTasks, Residence};
 use anabranch_kernels::TensorSpec;
 use anabranch_kernels::cpu::CpuKernel;
-use anabranch_kernels::op::{Domain, Expression, Map, NodeSpec, Op, Unary};
+use anabranch_kernels::op::{Domain, Expression, Map, NodeSpec, Op, Precision, Unary};
 use anabranch_placement::cost::CostTable;
 use anabranch_placement::order::Pct;
 use anabranch_placement::place::{Fixed, Placer};
@@ -105,5 +105,5 @@ pub fn cpu(number: usize, units: Vec<u32>) -> ComputeDevice {
 
 /// Returns the GPU that benches measure.
 pub fn gpu() -> Option<ComputeDevice> {
-    Some(ComputeDevice::Gpu(GpuOpener::new("gpu0", adapter()?)))
+    Some(ComputeDevice::Gpu(GpuOpener::new("gpu0", adapter()?, Precision::F32)))
 }

@@ -2,7 +2,7 @@
 
 use crate::nodes::values;
 use anabranch_kernels::gpu::{Buffers, Gpu, Kernel, StatusWord, binds, compile, scratch_bytes};
-use anabranch_kernels::op::NodeSpec;
+use anabranch_kernels::op::{NodeSpec, Precision};
 use anabranch_kernels::{KernelError, Tensor};
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ pub fn adapter() -> Option<wgpu::Adapter> {
 
 /// Returns the opened [`adapter`].
 pub fn open() -> Option<Gpu> {
-    Gpu::open(&adapter()?).ok()
+    Gpu::open(&adapter()?, Precision::F32).ok()
 }
 
 /// Compiled kernel and the buffers for which it was compiled.

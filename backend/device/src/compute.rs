@@ -2,6 +2,7 @@
 
 use anabranch_kernels::KernelError;
 use anabranch_kernels::gpu::{Adapter, Gpu};
+use anabranch_kernels::op::Precision;
 use std::fmt;
 use std::sync::Arc;
 
@@ -43,9 +44,9 @@ pub struct GpuOpener {
 }
 
 impl GpuOpener {
-    /// The GPU behind an adapter.
-    pub fn new(name: impl Into<String>, adapter: Adapter) -> Self {
-        Self::with(name, move || Gpu::open(&adapter).map(Arc::new))
+    /// The GPU behind an adapter, for products of this precision or of `f32`.
+    pub fn new(name: impl Into<String>, adapter: Adapter, precision: Precision) -> Self {
+        Self::with(name, move || Gpu::open(&adapter, precision).map(Arc::new))
     }
 
     /// Creates an opener that calls `open`, which may return a GPU that is already open, as long as it is not lost.

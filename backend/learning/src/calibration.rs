@@ -16,6 +16,7 @@ use anabranch_execute::{DevicePool, ExecError, Executor, Kernels};
 use anabranch_ir::program::Program;
 use anabranch_ir::random::random_tensor;
 use anabranch_kernels::gpu::GpuLimits;
+use anabranch_kernels::op::Precision;
 use anabranch_placement_core::platform::{DeviceId, DeviceKind};
 use anabranch_plan::{HOST, Plan, PlanOptions, StreamMode};
 use anabranch_planning::{
@@ -215,7 +216,7 @@ impl<'a> Calibrator<'a> {
         rounds: Rounds,
         known: &mut MachineCosts,
     ) -> Result<(), CalibrationError> {
-        let pool = DevicePool::new(compute_devices(self.inventory));
+        let pool = DevicePool::new(compute_devices(self.inventory, Precision::F32));
         let mut trials = Vec::new();
         for program in class.programs() {
             let program = program.ok_or_else(|| ExecError::memory(&self.devices[device.index()].name))?;
@@ -411,7 +412,7 @@ impl<'a> Calibrator<'a> {
         device_of: &dyn Fn(usize) -> DeviceId,
         streamed: bool,
     ) -> Result<Trial, CalibrationError> {
-        let pool = DevicePool::new(compute_devices(self.inventory));
+        let pool = DevicePool::new(compute_devices(self.inventory, Precision::F32));
         let mut trial = self.ready(program, device_of, streamed, &pool)?;
         let meter = LoadMeter::start();
         let started = Instant::now();

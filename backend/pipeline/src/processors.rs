@@ -5,6 +5,7 @@ use super::teams::Team;
 use anabranch_costs::MachineCosts;
 use anabranch_device::{CpuDevice, CpuGranularity, DetectOptions, Inventory, detect};
 use anabranch_execute::{ComputeDevice, DevicePool, GpuOpener};
+use anabranch_kernels::op::Precision;
 use anabranch_placement_core::platform::DeviceId;
 use anabranch_planning::{Machine, compute_devices};
 use anabranch_session::{Session, SessionError};
@@ -36,7 +37,7 @@ impl Processor {
 
     /// Makes its threads and devices. A GPU is the one that the session has opened.
     pub(super) fn pool(&self, session: &Session) -> Arc<DevicePool> {
-        let mut devices = compute_devices(&self.devices);
+        let mut devices = compute_devices(&self.devices, Precision::F32);
         if let Some(gpu @ ComputeDevice::Gpu(_)) = devices.last_mut() {
             let (pool, id) = (Arc::clone(&session.pool), DeviceId(self.homes[1] as u32));
             let open = move || pool.gpu(id).map_err(|error| anabranch_kernels::KernelError::Gpu(error.to_string()));

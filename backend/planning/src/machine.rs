@@ -7,7 +7,7 @@ use anabranch_costs::{DeviceCosts, History, Laws, LinkCosts, MachineCosts, Predi
 use anabranch_device::{CacheSummary, ComputeDevice, CpuTeam, DeviceRef, GpuOpener, Inventory};
 use anabranch_ir::program::{Node, Program};
 use anabranch_kernels::gpu::{self, GpuLimits};
-use anabranch_kernels::op::NodeSpec;
+use anabranch_kernels::op::{NodeSpec, Precision};
 use anabranch_kernels::{KernelError, cpu};
 use anabranch_placement_core::cost::TransferCurve;
 use anabranch_placement_core::platform::{DeviceId, DeviceKind};
@@ -202,14 +202,14 @@ pub fn machine_devices(inventory: &Inventory) -> Vec<MachineDevice> {
     inventory.devices().map(described).collect()
 }
 
-/// Returns the executable devices of an inventory, in the same order.
-pub fn compute_devices(inventory: &Inventory) -> Vec<ComputeDevice> {
+/// Returns the executable devices of an inventory, in the same order, for products of this precision or of `f32`.
+pub fn compute_devices(inventory: &Inventory, precision: Precision) -> Vec<ComputeDevice> {
     let device = |device: DeviceRef<'_>| match device {
         DeviceRef::Cpu(cpu) => {
             let units = cpu.team().to_vec();
             ComputeDevice::Cpu(CpuTeam { name: cpu.name.clone(), threads: units.len(), units, slowdown: cpu.slowdown })
         }
-        DeviceRef::Gpu(gpu) => ComputeDevice::Gpu(GpuOpener::new(gpu.name.clone(), gpu.adapter.clone())),
+        DeviceRef::Gpu(gpu) => ComputeDevice::Gpu(GpuOpener::new(gpu.name.clone(), gpu.adapter.clone(), precision)),
     };
     inventory.devices().map(device).collect()
 }

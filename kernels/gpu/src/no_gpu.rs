@@ -4,7 +4,7 @@
 pub use crate::gpu_limits::{GpuLimits, Matrices};
 
 use anabranch_op::error::KernelError;
-use anabranch_op::op::NodeSpec;
+use anabranch_op::op::{NodeSpec, Precision};
 
 /// An adapter; there is none.
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ impl Gpu {
     ///
     /// # Errors
     /// None: there is no adapter to open.
-    pub fn open(adapter: &Adapter) -> Result<Self, KernelError> {
+    pub fn open(adapter: &Adapter, _: Precision) -> Result<Self, KernelError> {
         match *adapter {}
     }
 

@@ -9,7 +9,7 @@ use crate::{CancelToken, ComputeDevice, DevicePool, ExecError, Executor, GpuOpen
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_base::sync::lock;
 use anabranch_kernels::KernelError;
-use anabranch_kernels::op::{Gather, Op};
+use anabranch_kernels::op::{Gather, Op, Precision};
 use anabranch_placement_core::platform::DeviceId;
 use anabranch_plan::test_programs::{Maker, PlacedProgram, add, relu};
 use anabranch_plan::{ChunkRule, PlanOptions, Residency, StreamMode};
@@ -111,7 +111,8 @@ impl Ready {
 
     /// Prepares a case with a GPU that no other test uses.
     fn on_own_gpu(case: &Case) -> Self {
-        let own = |opener: GpuOpener| GpuOpener::new(opener.name, super::adapter().expect("there is a GPU"));
+        let own =
+            |opener: GpuOpener| GpuOpener::new(opener.name, super::adapter().expect("there is a GPU"), Precision::F32);
         Self::on(case, |device| match device {
             ComputeDevice::Gpu(opener) => ComputeDevice::Gpu(own(opener)),
             cpu @ ComputeDevice::Cpu(_) => cpu,

@@ -9,7 +9,7 @@ use anabranch_base::error_kind::ErrorKind;
 use anabranch_base::lock::lock;
 use anabranch_ir::program::Origin;
 use anabranch_kernels::gpu::Gpu;
-use anabranch_kernels::op::{Op, Reduce, ReduceKind};
+use anabranch_kernels::op::{Op, Precision, Reduce, ReduceKind};
 use anabranch_placement_core::platform::DeviceKind;
 use anabranch_plan::test_programs::{Maker, PlacedProgram, add, random_program, random_residency, relu};
 use anabranch_plan::{ChunkRule, PlanOptions, Route, StreamMode};
@@ -162,7 +162,7 @@ fn a_lost_gpu_is_named_and_opened_again() {
     let (open, armed) = (Arc::new(Mutex::new(None::<Arc<Gpu>>)), Arc::new(AtomicU8::new(0)));
     let shown = Arc::clone(&open);
     let opener = GpuOpener::with("gpu1", move || {
-        let gpu = Arc::new(Gpu::open(&adapter)?);
+        let gpu = Arc::new(Gpu::open(&adapter, Precision::F32)?);
         *lock(&shown) = Some(Arc::clone(&gpu));
         Ok(gpu)
     });

@@ -28,6 +28,7 @@ mod weights;
 use super::{ComputeDevice, CpuTeam, DevicePool, Executor, GpuOpener, Kernels, RunOptions, RunOutput};
 use anabranch_ir::program::{Program, ValueId};
 use anabranch_kernels::gpu::{Adapter, Gpu};
+use anabranch_kernels::op::Precision;
 use anabranch_kernels::{DType, KernelError, Tensor, TensorSpec};
 use anabranch_placement_core::platform::DeviceKind;
 use anabranch_plan::test_programs::PlacedProgram;
@@ -143,7 +144,7 @@ fn assert_right(executor: &Executor, options: &RunOptions) {
 /// A GPU for all tests. `None` on a machine without any GPU, even a software GPU.
 pub(crate) fn gpu() -> Option<Arc<Gpu>> {
     static OPEN: OnceLock<Option<Arc<Gpu>>> = OnceLock::new();
-    OPEN.get_or_init(|| adapter().and_then(|adapter| Gpu::open(&adapter).ok()).map(Arc::new)).clone()
+    OPEN.get_or_init(|| adapter().and_then(|adapter| Gpu::open(&adapter, Precision::F32).ok()).map(Arc::new)).clone()
 }
 
 #[cfg(not(feature = "gpu"))]

@@ -11,6 +11,7 @@ use anabranch_base::lock::lock;
 use anabranch_device::affinity;
 use anabranch_kernels::KernelError;
 use anabranch_kernels::gpu::Gpu;
+use anabranch_kernels::op::Precision;
 use anabranch_plan::PlanOptions;
 use anabranch_plan::test_programs::PlacedProgram;
 use std::collections::BTreeSet;
@@ -207,7 +208,7 @@ fn a_gpu_that_one_plan_finds_lost_is_opened_again_for_all() {
     let count = Arc::clone(&opened);
     let opener = GpuOpener::with("gpu1", move || {
         count.fetch_add(1, Ordering::Relaxed);
-        Gpu::open(&adapter).map(Arc::new)
+        Gpu::open(&adapter, Precision::F32).map(Arc::new)
     });
     let cpu = devices(&placed, 1).swap_remove(0);
     let pool = DevicePool::new(vec![cpu, ComputeDevice::Gpu(opener)]);

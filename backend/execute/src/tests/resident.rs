@@ -4,6 +4,7 @@ use super::{adapter, executor_on, gpu, inputs, kernels, pool};
 use crate::{ComputeDevice, DevicePool, DeviceTensor, Executor, GpuOpener, RunOptions, RunOutput};
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_kernels::Tensor;
+use anabranch_kernels::op::Precision;
 use anabranch_placement_core::platform::DeviceId;
 use anabranch_plan::tasks::Residence;
 use anabranch_plan::test_programs::{Maker, PlacedProgram, add, relu};
@@ -97,7 +98,7 @@ fn tensors_that_are_elsewhere_are_refused() {
     let flat = Tensor::zeroed(anabranch_plan::test_programs::spec(&[35]));
     assert!(fails(&[pool.upload(GPU, &flat).expect("it is open")]).contains("but is f32[35]"));
     let Some(adapter) = adapter() else { return };
-    let own = ComputeDevice::Gpu(GpuOpener::new("gpu1", adapter));
+    let own = ComputeDevice::Gpu(GpuOpener::new("gpu1", adapter, Precision::F32));
     let other = DevicePool::new(vec![pool.devices()[0].clone(), own]);
     let foreign = other.upload(GPU, &given[1]).expect("it opens");
     let text = fails(&[foreign]);

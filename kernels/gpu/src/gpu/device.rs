@@ -3,6 +3,7 @@
 use super::limits::{GpuLimits, MATRIX_FEATURES};
 use super::pipelines::Pipelines;
 use anabranch_op::error::KernelError;
+use anabranch_op::op::Precision;
 use std::any::Any;
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe, catch_unwind};
@@ -44,12 +45,14 @@ pub struct Gpu {
 }
 
 impl Gpu {
-    /// Opens the adapter with all its limits, and with timestamps and matrix units if it has them.
+    /// Opens the adapter with all its limits and timestamps, if it has them. Unless products are all of full
+    /// precision, it is opened with its matrix units, which are experimental in wgpu.
     ///
     /// # Errors
     /// If the driver refuses to open the device.
-    pub fn open(adapter: &wgpu::Adapter) -> Result<Self, KernelError> {
-        let (limits, facts) = (adapter.limits(), GpuLimits::of(adapter));
+    pub fn open(adapter: &wgpu::Adapter, precision: Precision) -> Result<Self, KernelError> {
+        let (limits, mut facts) = (adapter.limits(), GpuLimits::of(adapter));
+        facts.matrices = facts.matrices.filter(|_| !precision.is_full());
         let mut features = adapter.features() & wgpu::Features::TIMESTAMP_QUERY;
         let mut experimental_features = wgpu::ExperimentalFeatures::disabled();
         if facts.matrices.is_some() {

@@ -4,7 +4,7 @@ use super::corpus::{self, Expected};
 use super::{Buffers, Gpu, GpuLimits, StatusWord, binds, compile, scratch_bytes, status_error, validation};
 pub(crate) use anabranch_kernel_testing::{member, one_by_one, shape, spec};
 use anabranch_op::KernelError;
-use anabranch_op::op::{NodeSpec, Op};
+use anabranch_op::op::{NodeSpec, Op, Precision};
 use anabranch_op::tensor::{Tensor, TensorSpec};
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -18,7 +18,7 @@ pub(crate) fn gpu() -> &'static Gpu {
 
 /// Opens a separate device for one test.
 pub(crate) fn open() -> Gpu {
-    Gpu::open(&adapter()).expect("the adapter opens")
+    Gpu::open(&adapter(), Precision::F16).expect("the adapter opens")
 }
 
 fn adapter() -> wgpu::Adapter {
