@@ -59,7 +59,7 @@ pub use holding::{Holding, MemoryItem};
 pub use in_place::InPlace;
 pub use kernels::Kernels;
 pub use link::LinkPlan;
-pub use link::STAGING;
+pub use link::{ROUND, STAGING};
 pub use memory::{Allocation, DeviceMemory, MemoryPlan, SharedConstant};
 pub use needs::{KernelNeeds, Needs, PackedConstant};
 pub use ring::Ring;
@@ -216,7 +216,7 @@ impl Plan {
                 arrivals.delay(&mut transfers, &mut ahead);
             }
             let total = order::total(program, &order, transfers, ahead, &gangs);
-            let links = link::all(devices, &total.transfers, piece);
+            let links = link::all(program, devices, &total.transfers, piece);
             let memory = memory::plan(&memory::Frame {
                 program,
                 devices,

@@ -245,8 +245,10 @@ fn carry_in(
     let (start, cell, piece) = (Instant::now(), cell_of(cells, value)?, STAGING.bytes as usize);
     for (number, part) in buffer.bytes()[..bytes].chunks(piece).enumerate() {
         reporter.stop.check()?;
-        end.wait(reporter.site(FailureSite::Nowhere))?;
-        end.write(copiers, cell, number * piece, part, reporter.site(FailureSite::Nowhere))?;
+        let site = reporter.site(FailureSite::Nowhere);
+        end.wait(site)?;
+        end.write(copiers, cell, number * piece, part, site)?;
+        end.send(site)?;
     }
     drop(buffer);
     let span = (start, Instant::now());

@@ -3,7 +3,7 @@
 //! Copies of a large value run ahead of the reads by as many pieces as there are staging buffers. Small values that are
 //! there at the same time are copied with one submission and one wait, because each of these costs more than the copy.
 
-use super::staging::End;
+use super::staging::{End, step};
 use crate::error::Failure;
 use crate::gpu::Ahead;
 use crate::run_channels::Halt;
@@ -91,18 +91,12 @@ impl End {
     }
 }
 
-/// Bytes from a value to the next one beside it, which begins at a multiple of 8, as mapped ranges must.
-fn step(bytes: usize) -> u64 {
-    (bytes as u64).next_multiple_of(8)
-}
-
 /// Returns slot and bytes of the values that are fetched together with the first of these steps, which may begin: whole
 /// values, as many as fit a staging buffer of `room` bytes and are there. Empty if there is only one.
 pub(super) fn together(steps: &[LinkStep], room: u64, is_there: impl Fn(&LinkStep) -> bool) -> Vec<(u32, usize)> {
     let (mut values, mut end) = (Vec::new(), 0);
     for next in steps {
-        let is_whole = next.feed.is_none() && next.reader.is_none() && next.bytes > 0;
-        let Some(slot) = next.source.filter(|_| is_whole) else { break };
+        let Some(slot) = next.source.filter(|_| next.is_whole() && next.bytes > 0) else { break };
         end += step(next.bytes);
         if end > room || !values.is_empty() && !is_there(next) {
             break;

@@ -66,13 +66,12 @@ impl LinkWorker {
         if run.terms.profile || !download.together.is_empty() {
             return Ok(());
         }
-        let is_there = |step: &LinkStep| step.gate == NO_GATE || run.port().is_ready(Wait::Gate(step.gate));
-        let values = together(steps, self.program.staging.bytes, is_there);
+        let values = together(steps, self.program.staging.bytes, |step| is_there(step, run));
         if values.is_empty() { Ok(()) } else { download.fetch_together(&values, run.site(self.log.at)) }
     }
 
-    /// Moves the value of one step, and informs the waiters for it and for its source. Returns the time at which that
-    /// started, if it is known, and the time spent waiting for chunks.
+    /// Moves the value of one step. A value that lands on a CPU is delivered. Returns the time at which that started,
+    /// if it is known, and the time spent waiting for chunks.
     fn carry(&mut self, step: &LinkStep, brought: Brought, run: &Run<'_>) -> Result<(u64, u64), Halt> {
         let Brought { source, mut landing } = brought;
         let stream = self.plan.transfer(step.transfer).stream();
@@ -108,23 +107,49 @@ impl LinkWorker {
                 }
             }
         }
-        match (step.arrival, landing.zip(step.target)) {
-            (Some(gate), Some((buffer, cell))) => run.channels.deliver(gate, Delivery { cell, buffer })?,
-            (Some(gate), None) => run.channels.open(gate)?,
-            (None, _) => {}
-        }
-        for gate in &step.after {
-            run.channels.open(*gate)?;
+        if let Some((buffer, cell)) = landing.zip(step.target)
+            && let Some(gate) = step.arrival
+        {
+            run.channels.deliver(gate, Delivery { cell, buffer })?;
         }
         Ok((moving.begun.get(), moving.waited.get()))
     }
+
+    /// Whether the value of the next step is copied to a GPU together with those that are written: it is small and on
+    /// the host. A profile measures each value alone.
+    fn joins(&self, next: Option<&LinkStep>, run: &Run<'_>) -> bool {
+        let (Some(upload), Some(next)) = (&self.upload, next) else { return false };
+        let is_here = self.download.as_ref().is_none_or(|download| !download.together.is_empty());
+        let is_small = next.is_whole() && upload.may_follow(next.bytes);
+        !run.terms.profile && is_here && is_small && is_there(next, run)
+    }
+
+    /// Submits what is written for a GPU, and informs the waiters for the values of these steps and for their sources.
+    fn send(&mut self, steps: &[LinkStep], run: &Run<'_>) -> Result<(), Halt> {
+        if let Some(upload) = &mut self.upload {
+            upload.send(run.site(self.log.at))?;
+        }
+        for step in steps {
+            // A value that landed on a CPU was delivered.
+            let arrival = step.arrival.filter(|_| self.upload.is_some());
+            for gate in arrival.iter().chain(&step.after) {
+                run.channels.open(*gate)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a step can begin.
+fn is_there(step: &LinkStep, run: &Run<'_>) -> bool {
+    step.gate == NO_GATE || run.port().is_ready(Wait::Gate(step.gate))
 }
 
 impl Worker for LinkWorker {
     fn follow(&mut self, run: &Run<'_>) -> Result<(), Halt> {
         let program = Arc::clone(&self.program);
         let lane = Lane::Link { from: program.from, to: program.to };
-        let mut now = run.now();
+        let (mut now, mut sent) = (run.now(), 0);
         for (at, step) in program.steps.iter().enumerate() {
             run.check()?;
             self.log.at = FailureSite::Transfer(step.transfer);
@@ -134,6 +159,10 @@ impl Worker for LinkWorker {
             let start = run.now();
             self.fetch_ahead(&program.steps[at..], run)?;
             let (begun, waited) = self.carry(step, brought, run)?;
+            if !self.joins(program.steps.get(at + 1), run) {
+                self.send(&program.steps[sent..=at], run)?;
+                sent = at + 1;
+            }
             let start = start.max(begun);
             now = run.now();
             if run.terms.profile {

@@ -90,6 +90,9 @@ impl Target<'_> {
             Self::Gpu(upload, slot) => {
                 moving.staging(|| upload.wait(moving.site()))?;
                 upload.write(moving.copiers, *slot, offset, bytes, moving.site())?;
+                if !moving.step.is_whole() || bytes.len() < moving.step.bytes {
+                    upload.send(moving.site())?;
+                }
                 moving.send(None);
             }
             Self::Cpu(landing) => {

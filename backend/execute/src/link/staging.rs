@@ -1,5 +1,6 @@
 //! Staging buffers that host and GPU use alternately.
 
+use super::upload::Written;
 use crate::error::{Failure, FailureSite};
 use crate::gpu::{GpuSide, failure, healthy, wait_for};
 use crate::run_channels::{Halt, Stop};
@@ -24,13 +25,16 @@ pub(crate) struct End {
     pub(super) size: Ring,
     /// Values side by side in the first staging buffer: offset and bytes of each that is not read yet.
     pub(super) together: VecDeque<(u64, usize)>,
+    /// Pieces in the next staging buffer whose copies are not submitted yet.
+    pub(super) written: Vec<Written>,
     mode: wgpu::MapMode,
 }
 
 impl End {
     /// Creates an end from which the host reads, or to which it writes.
     pub(crate) fn new(side: Arc<GpuSide>, size: Ring, mode: wgpu::MapMode) -> Result<Self, KernelError> {
-        let mut end = Self { side, staging: Vec::new(), next: 0, size, together: VecDeque::new(), mode };
+        let (together, written) = (VecDeque::new(), Vec::new());
+        let mut end = Self { side, staging: Vec::new(), next: 0, size, together, written, mode };
         end.staging = end.fresh()?;
         end.side.gpu.poll(None)?;
         Ok(end)
@@ -40,6 +44,7 @@ impl End {
     pub(crate) fn renew(&mut self) {
         self.staging.clear();
         self.together.clear();
+        self.written.clear();
         match self.fresh() {
             Ok(staging) => self.staging = staging,
             // The engine is then built again, and that reports the error.
@@ -144,6 +149,11 @@ impl Staging {
         let view = view.map_err(|error| refused(gpu, site.place, error.to_string()))?;
         take(&view[..bytes])
     }
+}
+
+/// Bytes from a value to the next one beside it, which begins at a multiple of 8, as mapped ranges must.
+pub(super) fn step(bytes: usize) -> u64 {
+    (bytes as u64).next_multiple_of(8)
 }
 
 /// Creates the failure of a staging buffer.

@@ -9,7 +9,7 @@ use anabranch_base::error_kind::ErrorKind;
 use anabranch_base::lock::lock;
 use anabranch_ir::program::Origin;
 use anabranch_kernels::gpu::Gpu;
-use anabranch_kernels::op::{Op, Precision, Reduce, ReduceKind};
+use anabranch_kernels::op::{Concat, Op, Precision, Reduce, ReduceKind};
 use anabranch_placement_core::platform::DeviceKind;
 use anabranch_plan::test_programs::{Maker, PlacedProgram, add, random_program, random_residency, relu};
 use anabranch_plan::{ChunkRule, PlanOptions, Route, StreamMode};
@@ -25,6 +25,43 @@ fn values_cross_between_cpu_and_gpu() {
             assert_right(&executor, &RunOptions::default().with_profile(profile));
         }
     }
+}
+
+/// Number of submissions to a GPU and of mappings so far, which wgpu counts together; it takes one more.
+fn calls(gpu: &Gpu) -> u64 {
+    let index = format!("{:?}", gpu.queue().submit([]));
+    index.chars().filter(char::is_ascii_digit).collect::<String>().parse().expect("a submission has a number")
+}
+
+#[test]
+fn small_values_go_to_a_gpu_with_one_submission() {
+    let Some(adapter) = adapter() else { return };
+    let large = (5 << 20) / 4;
+    let mut maker = Maker::new();
+    let sizes = [3, 3, 1, 5, large, 7, 2, 4, 3];
+    let parts: Vec<_> = sizes.iter().map(|elements| maker.input(&[*elements])).collect();
+    let joined = maker.node(Op::Concat(Concat { axis: 0 }), &parts, &[sizes.iter().sum()]);
+    let placed = PlacedProgram::new(maker.finish(&[joined]), &["cpu", "gpu"], &[1]);
+    let gpu = Arc::new(Gpu::open(&adapter).expect("it was found"));
+    let (cpu, own) = (devices(&placed, 1).swap_remove(0), Arc::clone(&gpu));
+    let pool = DevicePool::new(vec![cpu, ComputeDevice::Gpu(GpuOpener::with("gpu1", move || Ok(Arc::clone(&own))))]);
+    let executor = executor_on(&pool, &placed, kernels(&placed.program), &PlanOptions::default());
+    let given = inputs(&placed.program);
+    let expected: Vec<f32> = given.iter().flat_map(|tensor| tensor.elements::<f32>().expect("f32").to_vec()).collect();
+    let of_run = |options: &RunOptions| {
+        let before = calls(&gpu);
+        let run = executor.run(&given, options).expect("nothing fails");
+        assert!(run.outputs[0].elements::<f32>() == Some(&expected[..]), "the inputs one after the other");
+        calls(&gpu) - before - 1
+    };
+    of_run(&RunOptions::default());
+    // The large input and the result go in two pieces each, and the small inputs before or behind the large one.
+    let (uploads, downloads) = (2 + 1, 2);
+    for _ in 0..20 {
+        assert_eq!(of_run(&RunOptions::default()), 2 * (uploads + downloads) + 1, "with a mapping each, and the node");
+    }
+    let profiled = of_run(&RunOptions::default().with_profile(true));
+    assert!(profiled > 2 * (2 + 8 + downloads), "a profile measures each value alone: {profiled}");
 }
 
 #[test]

@@ -63,6 +63,7 @@ impl<'a> Builder<'a> {
         self.lay_out_links()?;
         self.route_transfers()?;
         release::connect(&mut self)?;
+        self.send_inputs_together();
         self.verify_operands()?;
         Ok(self.seal())
     }
@@ -269,6 +270,22 @@ impl<'a> Builder<'a> {
     fn arrives(&mut self, gate: Gate, arrival: Gate) {
         self.count(gate.worker, arrival);
         self.link_step(gate).arrival = Some(arrival);
+    }
+
+    /// Makes the host share the caller's inputs after it has taken the last of those with which it begins, and that of
+    /// a link's first transfer last: the link then finds all of them, and copies small ones together.
+    fn send_inputs_together(&mut self) {
+        let gates = &self.ports[HOST.index()].gates;
+        let first = |(step, gate): &(&DeviceStep, &GateSpec)| {
+            matches!(step.work, Work::Input { .. }) && gate.openers.is_empty()
+        };
+        let inputs = self.devices[HOST.index()].steps.iter().zip(gates).take_while(first).count();
+        let after = &mut self.after[HOST.index()][..inputs];
+        let mut all: Vec<After> = after.iter_mut().flat_map(std::mem::take).collect();
+        all.reverse();
+        if let Some(last) = after.last_mut() {
+            *last = all;
+        }
     }
 
     /// Checks that all values that nodes read and make have a cell, or pass in chunks.

@@ -293,6 +293,13 @@ impl WorkerPrograms {
     }
 }
 
+impl LinkStep {
+    /// Whether the value is sent whole, and not chunk by chunk.
+    pub(super) fn is_whole(&self) -> bool {
+        self.feed.is_none() && self.reader.is_none()
+    }
+}
+
 impl NodeCall {
     /// Converts a range of a stream's rows into rows of the node.
     pub(super) fn own_rows(&self, cut: &Stream, rows: &Range<usize>) -> Range<usize> {
