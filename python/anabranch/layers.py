@@ -292,6 +292,7 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--place", help="strategy or device, as of the command")
     parser.add_argument("--no-gpu", action="store_true", help="use no GPU")
     parser.add_argument("--software-gpu", action="store_true", help="count a software Vulkan adapter as a GPU")
+    parser.add_argument("--gpu-backend", help="find GPUs by vulkan, metal, dx12 or gl")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     return parser.parse_args(arguments)
 
@@ -309,7 +310,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if is_archive == bool(name):
                 raise ValueError(f"--input {entry}: write NAME=FILE.npy for one array, or FILE.npz for arrays with names")
             given.update(dict(loaded) if is_archive else {name: loaded})
-        options = {"gpu": not asked.no_gpu, "software_gpu": asked.software_gpu, **({"place": asked.place} if asked.place else {})}
+        options: dict[str, Any] = {"gpu": not asked.no_gpu, "software_gpu": asked.software_gpu}
+        options |= {name: value for name in ("place", "gpu_backend") if (value := getattr(asked, name))}
         inputs = _random(Session(asked.model, **options), given, asked.random, dims)
         layers = compare(asked.model, inputs, rtol=asked.rtol, atol=asked.atol, **options)
     except ImportError as error:

@@ -166,6 +166,12 @@ fn near(locality: &pci::Locality, cpus: &[CpuDevice]) -> Vec<String> {
 
 /// Reason that there is no GPU, if there is none.
 fn absence(infos: &[wgpu::AdapterInfo], software: bool, backend: Option<GpuBackend>) -> Option<String> {
+    if let Some(foreign) = backend.filter(|backend| !backend.is_of_system()) {
+        let own = GpuBackend::ALL.into_iter().filter(|backend| backend.is_of_system());
+        let own: Vec<String> = own.map(|backend| backend.to_string()).collect();
+        let (title, own) = (foreign.title(), own.join(" or "));
+        return Some(format!("no GPU: this system has no {title}; choose {own}, or leave the interface out"));
+    }
     if infos.is_empty() {
         let interface = backend.map_or(if cfg!(target_os = "linux") { "Vulkan" } else { "GPU" }, GpuBackend::title);
         return Some(format!("no GPU: no {interface} driver was found; everything runs on the CPU"));
@@ -221,8 +227,13 @@ mod tests {
         let mut software = info("llvmpipe", wgpu::Backend::Vulkan, "llvmpipe", "");
         software.device_type = wgpu::DeviceType::Cpu;
         let real = info("A", wgpu::Backend::Vulkan, "nv", "");
-        let absence = |infos: &[wgpu::AdapterInfo], software| absence(infos, software, Some(GpuBackend::Gl));
-        assert!(absence(&[], true).is_some_and(|note| note.contains("no GPU: no OpenGL driver")));
+        let own = GpuBackend::ALL.into_iter().find(|backend| backend.is_of_system()).expect("each system has one");
+        let absence = |infos: &[wgpu::AdapterInfo], software| absence(infos, software, Some(own));
+        let wanted = format!("no GPU: no {} driver", own.title());
+        assert!(absence(&[], true).is_some_and(|note| note.contains(&wanted)));
+        let foreign = if cfg!(windows) { GpuBackend::Metal } else { GpuBackend::Dx12 };
+        let note = super::absence(&[], true, Some(foreign)).expect("there is none");
+        assert!(note.contains(&format!("this system has no {}; choose ", foreign.title())), "{note}");
         assert!(absence(&[software.clone()], false).is_some_and(|note| note.contains("on request")));
         assert_eq!(absence(&[software.clone()], true), None);
         assert_eq!(absence(&[real, software], false), None);

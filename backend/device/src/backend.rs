@@ -26,6 +26,16 @@ impl GpuBackend {
     /// All interfaces, those that are used unasked first.
     pub const ALL: [Self; 4] = [Self::Vulkan, Self::Metal, Self::Dx12, Self::Gl];
 
+    /// Whether systems like this one have the interface.
+    #[cfg(feature = "gpu")]
+    pub(super) fn is_of_system(self) -> bool {
+        match self {
+            Self::Vulkan | Self::Gl => cfg!(any(windows, target_os = "linux")),
+            Self::Metal => cfg!(target_vendor = "apple"),
+            Self::Dx12 => cfg!(windows),
+        }
+    }
+
     /// Returns the name of the interface in texts.
     #[cfg(feature = "gpu")]
     pub(super) fn title(self) -> &'static str {

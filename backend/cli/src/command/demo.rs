@@ -10,7 +10,7 @@ use super::progress::waiting;
 use super::{CliError, Output, open, platform, say, settled, write_file};
 use anabranch::compare::{CompareOptions, Comparison, Outcome};
 use anabranch::costs::CostStore;
-use anabranch::device::{CpuGranularity, DetectOptions, Inventory, detect};
+use anabranch::device::{CpuGranularity, DetectOptions, GpuBackend, Inventory, detect};
 use anabranch::execute::RunOptions;
 use anabranch::plan::{Residency, StreamMode};
 use anabranch::planning::{Order, PlanChoice, PlatformFile, Strategy};
@@ -49,8 +49,11 @@ pub(crate) struct DemoCommand {
     /// Count a software adapter (llvmpipe) as a GPU
     #[arg(long)]
     software_gpu: bool,
+    /// Find GPUs by vulkan, metal, dx12 or gl
+    #[arg(long, value_name = "API", hide_short_help = true)]
+    gpu_backend: Option<GpuBackend>,
     /// Use no GPU
-    #[arg(long, conflicts_with = "software_gpu")]
+    #[arg(long, conflicts_with_all = ["software_gpu", "gpu_backend"])]
     no_gpu: bool,
 }
 
@@ -141,7 +144,8 @@ impl DemoCommand {
     /// Returns two cores, of which the second is emulated slower, and each GPU.
     fn devices(&self) -> Result<DetectOptions, CliError> {
         let mut options = DetectOptions::default().with_cpu_granularity(CpuGranularity::Core);
-        (options.software_gpu, options.no_gpu) = (self.software_gpu, self.no_gpu);
+        (options.software_gpu, options.gpu_backend, options.no_gpu) =
+            (self.software_gpu, self.gpu_backend, self.no_gpu);
         let found = detect(&options)?;
         let cpus: Vec<_> = found.cpus.iter().take(2).map(|cpu| cpu.name.clone()).collect();
         if let [_, second] = &cpus[..] {

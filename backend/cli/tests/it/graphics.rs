@@ -41,7 +41,8 @@ fn an_interface_that_is_not_here_has_no_gpu_and_a_wrong_one_is_refused() {
     let foreign = if cfg!(target_vendor = "apple") { ("dx12", "Direct3D 12") } else { ("metal", "Metal") };
     let devices = command.json(&["devices", "--software-gpu", "--gpu-backend", foreign.0]);
     assert_eq!(devices["gpus"].as_array().map(Vec::len), Some(0));
-    assert!(devices["notes"].to_string().contains(&format!("no {} driver", foreign.1)), "{devices}");
+    assert!(devices["notes"].to_string().contains(&format!("this system has no {}", foreign.1)), "{devices}");
     command.refuses(&["devices", "--gpu-backend", "opencl"], &["--gpu-backend", "`opencl`", "vulkan, metal, dx12, gl"]);
+    command.refuses(&["demo", "--gpu-backend", "gl", "--no-gpu"], &["--no-gpu", "--gpu-backend"]);
     command.refuses(&["devices", "--gpu-backend", "gl", "--no-gpu"], &["--no-gpu", "--gpu-backend"]);
 }
