@@ -118,6 +118,8 @@ class Session:
         stream: Tensors that are streamed in chunks: ``off``, ``auto`` or ``always``.
         chunk: Size of a chunk, such as ``"256KiB"`` or ``"7rows"``. The default depends on the sizes of caches.
         weights: Weights that stay on GPUs between runs: ``resident``, ``staged`` or ``auto``.
+        pinned: Whether GPUs copy from and to memory of the host by themselves, if they can. The default is yes. Results do not depend on
+            it.
         pin: Devices by patterns of node names. If several patterns match, the first counts.
         colocate: Patterns of node names. All nodes that match a pattern share a device.
         split: Division of the rows of a batch among devices: ``"batch=auto"``, or ``"batch=gpu0:28,cpu0:4"``. The left side is a symbol of
@@ -157,6 +159,7 @@ class Session:
         stream: str | None = None,
         chunk: str | None = None,
         weights: str | None = None,
+        pinned: bool | None = None,
         pin: Mapping[str, str] | None = None,
         colocate: Iterable[str] | None = None,
         split: str | None = None,

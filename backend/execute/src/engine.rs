@@ -331,10 +331,11 @@ impl Parts<'_> {
                 let team = if computes { self.pool.team(device, cpu) } else { Arc::new(Team::solo()) };
                 let kernels =
                     worker_program.nodes.iter().map(|node| self.kernels.cpu(node.node)).collect::<Result<_, _>>()?;
-                (
-                    None,
-                    Box::new(CpuWorker::new(device, cpu, worker_program, kernels, team, self.plan, self.accounting)?),
-                )
+                let slots = worker_program.cells.slots.iter().filter(|_| self.pool.pins_memory());
+                let pinned = slots.filter_map(|slot| slot.pinned);
+                let gpus = pinned.map(|gpu| Ok((gpu, self.pool.gpu(gpu)?))).collect::<Result<_, ExecError>>()?;
+                let (plan, accounting) = (self.plan, self.accounting);
+                (None, Box::new(CpuWorker::new((device, cpu), worker_program, kernels, team, plan, accounting, gpus)?))
             }
             #[cfg(not(feature = "gpu"))]
             ComputeDevice::Gpu(_) => match *self.pool.gpu(device)? {},

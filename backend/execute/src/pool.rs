@@ -45,6 +45,8 @@ pub struct DevicePool {
     busy: Arc<Busy>,
     /// Whether waits may spin: another processing unit runs the awaited thread.
     spins: bool,
+    /// Whether slots may be pinned for GPUs.
+    pins_memory: bool,
     started: Mutex<Started>,
     /// Opened GPU of each device. Each has its own lock, because opening takes long.
     gpus: Vec<Mutex<Option<Opened>>>,
@@ -67,10 +69,17 @@ struct Started {
 impl DevicePool {
     /// Creates a pool of these devices, the host first. Starts and opens nothing yet.
     pub fn new(devices: Vec<ComputeDevice>) -> Arc<Self> {
+        Self::with_pinned(devices, true)
+    }
+
+    /// Creates a pool of these devices, and states whether GPUs may copy from and to memory of the host by themselves.
+    /// Otherwise, or if a GPU cannot, all values go through staging buffers, with the same bits.
+    pub fn with_pinned(devices: Vec<ComputeDevice>, pins_memory: bool) -> Arc<Self> {
         Arc::new(Self {
             held: devices.iter().map(|_| AtomicU64::new(0)).collect(),
             gpus: devices.iter().map(|_| Mutex::default()).collect(),
             devices,
+            pins_memory,
             queue: RunQueue::new(),
             busy: Arc::default(),
             spins: std::thread::available_parallelism().is_ok_and(|units| units.get() > 1),
@@ -82,6 +91,11 @@ impl DevicePool {
     /// Returns the devices, the host first.
     pub fn devices(&self) -> &[ComputeDevice] {
         &self.devices
+    }
+
+    /// Whether GPUs may copy from and to memory of the host by themselves ([`with_pinned`](Self::with_pinned)).
+    pub fn pins_memory(&self) -> bool {
+        self.pins_memory
     }
 
     /// Returns the bytes that all executors together hold on each device. Weights that several executors share count

@@ -43,7 +43,7 @@ impl Processor {
             let open = move || pool.gpu(id).map_err(|error| anabranch_kernels::KernelError::Gpu(error.to_string()));
             *gpu = ComputeDevice::Gpu(GpuOpener::with(gpu.name().to_owned(), open));
         }
-        DevicePool::new(devices)
+        DevicePool::with_pinned(devices, session.pool.pins_memory())
     }
 }
 

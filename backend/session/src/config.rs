@@ -107,6 +107,7 @@ config! {
         stream: StreamMode = value::stream, "off, auto or always";
         chunk: ChunkRule = value::chunk, "size of a streamed chunk, such as 256KiB or 7rows";
         weights: Residency = value::weights, "weights that stay on GPUs: resident, staged or auto";
+        pinned: bool = value::truth, "0: all values between CPUs and GPUs go through staging buffers";
         pin: Vec<(String, String)> = value::pins, "devices by patterns of nodes' names, such as *conv*=gpu0; the first pattern that matches counts";
         split: Split = value::parsed, "rows of a batch divided among devices, such as batch=auto or batch=gpu0:28,cpu0:4";
         colocate: Vec<String> = value::list, "patterns of nodes' names; all nodes that match one pattern share a device";
@@ -229,6 +230,7 @@ impl SessionConfig {
                 capacity: self.chunks_in_flight.unwrap_or(plan.capacity),
                 weights: self.weights.unwrap_or(plan.weights),
             },
+            pinned: self.pinned.unwrap_or(true),
             costs: self.costs.unwrap_or_default(),
             platform: self.platform,
             plan_capacity: self.plan_capacity.map_or(8, NonZeroUsize::get),

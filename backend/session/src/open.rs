@@ -197,7 +197,7 @@ impl Session {
         Self {
             inputs: ValueInfo::inputs(&model),
             outputs: ValueInfo::outputs(&model),
-            pool: DevicePool::new(compute_devices(&inventory, options.precision)),
+            pool: DevicePool::with_pinned(compute_devices(&inventory, options.precision), options.pinned),
             weights: Arc::default(),
             budget: Budget::new(machine_devices.clone()),
             machine_devices,

@@ -5,6 +5,7 @@ pub use crate::gpu_limits::{GpuLimits, Matrices};
 
 use anabranch_op::error::KernelError;
 use anabranch_op::op::{NodeSpec, Precision};
+use anabranch_op::tensor::Buffer;
 
 /// An adapter; there is none.
 #[derive(Clone, Debug)]
@@ -40,6 +41,11 @@ impl Gpu {
     /// # Errors
     /// None: there is no GPU.
     pub fn upload(&self, _: &[u8]) -> Result<GpuBuffer, KernelError> {
+        match *self {}
+    }
+
+    /// Allocates host memory for copies.
+    pub fn pinned(&self, _: usize) -> Option<Buffer> {
         match *self {}
     }
 

@@ -69,4 +69,23 @@ mod tests {
         let odd = unsafe { Buffer::borrowed(start.add(4), 8) };
         assert!(odd.is_none(), "an element of 8 bytes could not be read there");
     }
+
+    #[test]
+    fn kept_memory_is_given_back_with_its_buffer() {
+        struct Keeper(Vec<u64>, Arc<()>);
+        let held = Arc::new(());
+        let mut words = vec![5, 6];
+        let start = NonNull::from(words.as_mut_slice()).cast::<u8>();
+        let keeper = Box::new(Keeper(words, Arc::clone(&held)));
+        // SAFETY: the keeper keeps the words, and nothing else reads or writes them.
+        let mut buffer = unsafe { Buffer::kept(start, 16, keeper) }.expect("aligned");
+        buffer.bytes_mut()[8..].copy_from_slice(&7u64.to_ne_bytes());
+        assert_eq!(buffer.bytes()[..8], 5u64.to_ne_bytes());
+        let keeper = buffer.keeper().and_then(|keeper| keeper.downcast_ref::<Keeper>()).expect("the given one");
+        assert!(Arc::ptr_eq(&keeper.1, &held) && keeper.0.len() == 2 && !buffer.is_borrowed());
+        assert_eq!(buffer.clone().bytes(), [5u64.to_ne_bytes(), 7u64.to_ne_bytes()].concat());
+        assert!(buffer.clone().keeper().is_none() && Arc::strong_count(&held) == 2);
+        drop(buffer);
+        assert_eq!(Arc::strong_count(&held), 1);
+    }
 }

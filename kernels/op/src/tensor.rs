@@ -7,6 +7,7 @@ use crate::shape::Shape;
 use bytemuck::{Pod, Zeroable};
 use memmap2::{Mmap, MmapMut, MmapOptions};
 use serde::{Deserialize, Serialize};
+use std::any::Any;
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -96,6 +97,8 @@ pub(crate) enum Memory {
     Part(Arc<MmapMut>, Range<usize>),
     /// Memory that is borrowed for a while.
     Borrowed(Borrowed),
+    /// Memory of another allocator, and the value that keeps it.
+    Kept(Borrowed, Box<dyn Any + Send + Sync>),
 }
 
 impl Buffer {
@@ -136,6 +139,25 @@ impl Buffer {
         // SAFETY: `Borrowed::new` makes the same demands as this function.
         let memory = unsafe { Borrowed::new(start, bytes) }?;
         Some(Self { memory: Memory::Borrowed(memory), bytes, home: None })
+    }
+
+    /// Returns a buffer over the `bytes` bytes from `start` on, which `keeper` keeps, or `None` if elements of 8 bytes
+    /// cannot be read from there. The keeper is dropped with the buffer.
+    ///
+    /// # Safety
+    /// As for [`borrowed`](Self::borrowed), until the keeper is dropped.
+    pub unsafe fn kept(start: NonNull<u8>, bytes: usize, keeper: Box<dyn Any + Send + Sync>) -> Option<Self> {
+        // SAFETY: the bytes are read and written only through the buffer, which drops the keeper after its last use.
+        let memory = unsafe { Borrowed::new(start, bytes) }?;
+        Some(Self { memory: Memory::Kept(memory, keeper), bytes, home: None })
+    }
+
+    /// Returns the value that keeps the memory, if it is of another allocator.
+    pub fn keeper(&self) -> Option<&(dyn Any + Send + Sync)> {
+        match &self.memory {
+            Memory::Kept(_, keeper) => Some(&**keeper),
+            _ => None,
+        }
     }
 
     /// Maps `bytes` bytes of a file from `offset` on, which are read at first use. They are shared with all processes
@@ -194,7 +216,7 @@ impl Buffer {
             Memory::Heap(lines) => &mut bytemuck::cast_slice_mut(lines)[..self.bytes],
             Memory::Pages(pages) => pages,
             Memory::Mapped(_) | Memory::Part(..) => unreachable!("copied above"),
-            Memory::Borrowed(borrowed) => borrowed.bytes_mut(),
+            Memory::Borrowed(memory) | Memory::Kept(memory, _) => memory.bytes_mut(),
         }
     }
 
@@ -206,7 +228,7 @@ impl Buffer {
             Memory::Pages(pages) => pages,
             Memory::Mapped(mapped) => mapped,
             Memory::Part(pages, part) => &pages[part.clone()],
-            Memory::Borrowed(borrowed) => borrowed.bytes(),
+            Memory::Borrowed(memory) | Memory::Kept(memory, _) => memory.bytes(),
         }
     }
 }

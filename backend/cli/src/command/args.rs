@@ -247,6 +247,12 @@ pub(crate) struct PlaceArgs {
     pub(crate) weights: WeightArgs,
     #[command(flatten)]
     pub(crate) streaming: StreamArgs,
+    /// Stage all copies between CPUs and GPUs
+    ///
+    /// Otherwise large values that a CPU makes for a GPU, or reads from one, lie in memory that the GPU's driver
+    /// allocates, and the GPU copies them by itself. Results do not depend on it.
+    #[arg(long, hide_short_help = true)]
+    pub(crate) no_pinned: bool,
     /// Fail or place the model again if a GPU is lost
     ///
     /// Runs that refine or compare always fail.
@@ -354,6 +360,7 @@ impl PlaceArgs {
             constraints: constraints.clone(),
             weights,
             streaming,
+            no_pinned: false,
             on_device_loss: DeviceLoss::default(),
             split: None,
         }
@@ -377,6 +384,7 @@ impl PlaceArgs {
         config.stream = self.streaming.stream.map(Streamed::mode);
         config.chunk = self.streaming.chunk;
         config.weights = self.weights.weights.map(Weights::residency);
+        config.pinned = self.no_pinned.then_some(false);
         config.on_device_loss = Some(self.on_device_loss.into());
         Ok(config)
     }

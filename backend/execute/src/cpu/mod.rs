@@ -18,11 +18,13 @@ use super::worker_program::{After, DeviceProgram, HandOver, HandedOut, SlotSpec,
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_device::CpuTeam;
 use anabranch_kernels::cpu::{CpuKernel, Team};
+use anabranch_kernels::gpu::Gpu;
 use anabranch_kernels::{Buffer, Recycler};
 use anabranch_placement_core::platform::DeviceId;
 use anabranch_plan::{ExecError, Plan, TransferId};
 use cell::Cell;
 pub(super) use compute::perform;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Size in bytes from which the memory of an output is the caller's alone after a run, and comes back when the caller
@@ -46,6 +48,8 @@ pub(super) struct CpuWorker {
     given_away: Vec<usize>,
     /// Memory of large outputs that callers have dropped.
     dropped: Arc<Recycler>,
+    /// GPUs for which slots are pinned.
+    gpus: BTreeMap<DeviceId, Arc<Gpu>>,
     scratch: Buffer,
     /// Chunks that the running node reads.
     taken: Vec<Arc<Buffer>>,
@@ -62,8 +66,12 @@ fn is_given_away(slot: &SlotSpec) -> bool {
     slot.handed_out && slot.bytes >= GIVEN_AWAY
 }
 
-/// Returns a buffer for a slot; `None` if memory is short.
-fn fresh(slot: &SlotSpec, dropped: &Arc<Recycler>) -> Option<Cell> {
+/// Returns a buffer for a slot, pinned if it should be and can be; `None` if memory is short.
+fn fresh(slot: &SlotSpec, dropped: &Arc<Recycler>, gpus: &BTreeMap<DeviceId, Arc<Gpu>>) -> Option<Cell> {
+    let gpu = slot.pinned.and_then(|gpu| gpus.get(&gpu));
+    if let Some(pinned) = gpu.and_then(|gpu| gpu.pinned(slot.bytes as usize)) {
+        return Some(Cell::Shared(Arc::new(pinned)));
+    }
     match is_given_away(slot) {
         true => Some(Cell::Shared(Arc::new(dropped.buffer(slot.bytes as usize)?))),
         false => Cell::zeroed(slot.bytes, slot.shared),
@@ -71,18 +79,19 @@ fn fresh(slot: &SlotSpec, dropped: &Arc<Recycler>) -> Option<Cell> {
 }
 
 impl CpuWorker {
-    /// Creates a worker with all its buffers. The thread that first writes a fresh page is the first to touch it.
+    /// Creates a worker with all its buffers; slots are pinned for those of these GPUs that can. The thread that first
+    /// writes a fresh page is the first to touch it.
     ///
     /// # Errors
     /// If memory is short.
     pub(super) fn new(
-        device: DeviceId,
-        cpu: &CpuTeam,
+        (device, cpu): (DeviceId, &CpuTeam),
         program: DeviceProgram,
         kernels: Vec<Arc<dyn CpuKernel>>,
         team: Arc<Team>,
         plan: &Arc<Plan>,
         accounting: &MemoryAccounting,
+        gpus: BTreeMap<DeviceId, Arc<Gpu>>,
     ) -> Result<Self, ExecError> {
         let scratch = kernels.iter().map(|kernel| kernel.scratch_bytes()).max().unwrap_or(0);
         let constants = program.cells.constants.iter();
@@ -98,6 +107,7 @@ impl CpuWorker {
             cells: (0..program.cells.count()).map(|_| Cell::Empty).collect(),
             given_away: Vec::new(),
             dropped: Arc::default(),
+            gpus,
             taken: Vec::with_capacity(8),
             made: Vec::with_capacity(8),
             held: Vec::with_capacity(8),
@@ -169,7 +179,7 @@ impl CpuWorker {
             if slot.handed_out && !cell.is_free() {
                 let text = || format!("out of memory for an output of {} bytes; release former outputs", slot.bytes);
                 let short = || ExecError::new(ErrorKind::Memory, text());
-                *cell = fresh(slot, &self.dropped).ok_or_else(short)?;
+                *cell = fresh(slot, &self.dropped, &self.gpus).ok_or_else(short)?;
             }
         }
         if !self.given_away.is_empty() {
@@ -302,7 +312,7 @@ impl Worker for CpuWorker {
         for (slot, cell) in program.cells.slots.iter().zip(&mut self.cells) {
             // A clone that a caller or a link still holds makes the buffer unusable.
             if !cell.is_free() {
-                let Some(fresh) = fresh(slot, &self.dropped) else { return false };
+                let Some(fresh) = fresh(slot, &self.dropped, &self.gpus) else { return false };
                 *cell = fresh;
             }
         }

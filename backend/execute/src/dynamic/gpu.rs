@@ -78,7 +78,8 @@ impl GpuLayout {
         let (constants, slots): (Vec<ValueId>, Vec<ValueId>) =
             self.values.iter().partition(|value| program.constant(**value).is_some());
         let bytes = |value: ValueId| program.value(value).spec.bytes();
-        let slot = |value: &ValueId| SlotSpec { bytes: padded(bytes(*value)), handed_out: false, shared: false };
+        let slot =
+            |value: &ValueId| SlotSpec { bytes: padded(bytes(*value)), handed_out: false, shared: false, pinned: None };
         let constant = |value: &ValueId| ConstantCell {
             value: *value,
             bytes: bytes(*value),

@@ -96,7 +96,7 @@ impl End {
 pub(super) fn together(steps: &[LinkStep], room: u64, is_there: impl Fn(&LinkStep) -> bool) -> Vec<(u32, usize)> {
     let (mut values, mut end) = (Vec::new(), 0);
     for next in steps {
-        let Some(slot) = next.source.filter(|_| next.is_whole() && next.bytes > 0) else { break };
+        let Some(slot) = next.source.filter(|_| next.is_whole() && next.bytes > 0 && !next.pinned) else { break };
         end += step(next.bytes);
         if end > room || !values.is_empty() && !is_there(next) {
             break;
@@ -125,6 +125,7 @@ mod tests {
             feed: None,
             reader: None,
             buffer_channel: 0,
+            pinned: false,
         }
     }
 
@@ -142,6 +143,9 @@ mod tests {
         let mut sent = steps.clone();
         sent[1].source = None;
         assert_eq!(together(&sent, 200, all), [], "a value of a CPU ends the round");
+        let mut direct = steps.clone();
+        direct[2].pinned = true;
+        assert_eq!(together(&direct, 200, all), [(7, 12), (3, 4)], "memory that is pinned needs no staging");
         let empty = [value(1, 4), value(2, 0), value(3, 4)];
         assert_eq!(together(&empty, 200, all), []);
     }

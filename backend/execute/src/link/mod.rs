@@ -1,6 +1,7 @@
 //! The worker of a link: moves values one after the other, in pieces, through staging buffers that it reuses.
 
 mod copy;
+mod direct;
 mod download;
 mod pieces;
 mod staging;
@@ -20,9 +21,11 @@ use anabranch_kernels::{Buffer, KernelError};
 use anabranch_placement_core::platform::DeviceId;
 use anabranch_plan::{ExecError, Plan};
 use copy::LARGE;
+use direct::Flight;
 use download::together;
 use pieces::{Moving, Target};
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// State of a link.
@@ -35,6 +38,8 @@ pub(super) struct LinkWorker {
     upload: Option<End>,
     /// Threads that copy large pieces.
     copiers: Arc<Team>,
+    /// Copies from pinned memory that the GPU may not have finished.
+    flights: VecDeque<Flight>,
 }
 
 impl LinkWorker {
@@ -54,6 +59,7 @@ impl LinkWorker {
             upload: upload.map_err(|error| refused(program.to, error))?,
             copiers: if program.staging.bytes < LARGE { Arc::new(Team::solo()) } else { copiers() },
             log: Log::default(),
+            flights: VecDeque::new(),
             plan: Arc::clone(plan),
             program: Arc::new(program),
         })
@@ -72,7 +78,12 @@ impl LinkWorker {
 
     /// Moves the value of one step. A value that lands on a CPU is delivered. Returns the time at which that started,
     /// if it is known, and the time spent waiting for chunks.
-    fn carry(&mut self, step: &LinkStep, brought: Brought, run: &Run<'_>) -> Result<(u64, u64), Halt> {
+    fn carry(&mut self, step: &LinkStep, mut brought: Brought, run: &Run<'_>) -> Result<(u64, u64), Halt> {
+        if step.pinned
+            && let Some(begun) = self.carry_directly(step, &mut brought, run)?
+        {
+            return Ok((begun, 0));
+        }
         let Brought { source, mut landing } = brought;
         let stream = self.plan.transfer(step.transfer).stream();
         let piece = stream.map_or(self.program.staging.bytes as usize, |stream| stream.chunk_rows * stream.row_bytes);
@@ -132,7 +143,9 @@ impl LinkWorker {
         for step in steps {
             // A value that landed on a CPU was delivered.
             let arrival = step.arrival.filter(|_| self.upload.is_some());
-            for gate in arrival.iter().chain(&step.after) {
+            // The source of a copy in flight is read later.
+            let is_read = self.flights.iter().all(|flight| flight.transfer != step.transfer);
+            for gate in arrival.iter().chain(step.after.iter().filter(|_| is_read)) {
                 run.channels.open(*gate)?;
             }
         }
@@ -155,6 +168,9 @@ impl Worker for LinkWorker {
             self.log.at = FailureSite::Transfer(step.transfer);
             let ready = now;
             let mut brought = Brought { source: step.constant.clone(), landing: None };
+            if !step.is_whole() || !is_there(step, run) {
+                self.settle(run)?;
+            }
             run.pass(step.gate, |delivery| brought.take(delivery, step))?;
             let start = run.now();
             self.fetch_ahead(&program.steps[at..], run)?;
@@ -163,6 +179,9 @@ impl Worker for LinkWorker {
                 self.send(&program.steps[sent..=at], run)?;
                 sent = at + 1;
             }
+            if run.terms.profile {
+                self.settle(run)?;
+            }
             let start = start.max(begun);
             now = run.now();
             if run.terms.profile {
@@ -170,6 +189,7 @@ impl Worker for LinkWorker {
                 self.log.events.push(Event { what, lane, ready, start, end: now, waited, bytes });
             }
         }
+        self.settle(run)?;
         self.log.at = FailureSite::Nowhere;
         Ok(())
     }
@@ -179,6 +199,7 @@ impl Worker for LinkWorker {
     }
 
     fn let_go(&mut self) {
+        self.flights.clear();
         self.download.iter_mut().chain(&mut self.upload).for_each(End::renew);
     }
 

@@ -65,6 +65,31 @@ fn small_values_go_to_a_gpu_with_one_submission() {
 }
 
 #[test]
+fn pinned_and_staged_slots_give_the_same_bits_and_use_no_more_than_planned() {
+    let Some(adapter) = adapter() else { return };
+    let gpu = Arc::new(Gpu::open(&adapter).expect("it was found"));
+    // Each step waits for the one before, so that each run has the same submissions. Values are larger than staging
+    // buffers.
+    let placed = PlacedProgram::chain(&["cpu", "gpu"], &[0, 1, 0, 1, 0], &[1300, 1024]);
+    let calls_of = |pins: bool| {
+        let (cpu, own) = (devices(&placed, 1).swap_remove(0), Arc::clone(&gpu));
+        let opener = GpuOpener::with("gpu1", move || Ok(Arc::clone(&own)));
+        let pool = DevicePool::with_pinned(vec![cpu, ComputeDevice::Gpu(opener)], pins);
+        let options = PlanOptions { streaming: StreamMode::Off, ..PlanOptions::default() };
+        let executor = executor_on(&pool, &placed, kernels(&placed.program), &options);
+        assert_right(&executor, &RunOptions::default().with_profile(true));
+        let before = calls(&gpu);
+        assert_right(&executor, &RunOptions::default());
+        calls(&gpu) - before - 1
+    };
+    // A value goes through staging in two pieces, each of which is submitted and mapped. A copy from or to pinned
+    // memory is submitted once, and asks once to be told of its end.
+    let (staged, pinned) = (calls_of(false), calls_of(true));
+    assert_eq!(staged, 4 * 2 * 2 + 2);
+    assert_eq!(pinned, if gpu.pinned(4).is_some() { 4 * 2 + 2 } else { staged });
+}
+
+#[test]
 fn large_values_go_in_pieces() {
     let Some(_) = gpu() else { return };
     let placed = ladder(&["cpu", "gpu"], 2, &[1300, 1024]);

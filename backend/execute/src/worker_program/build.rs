@@ -205,6 +205,7 @@ impl<'a> Builder<'a> {
                 let lands = transfer.lands(self.kind(link.to));
                 let from_gpu = self.kind(link.from) != DeviceKind::Cpu;
                 let cell = |device| self.cells.cell(device, transfer.value);
+                let (cpu, gpu) = if from_gpu { (link.to, link.from) } else { (link.from, link.to) };
                 steps.push(LinkStep {
                     transfer: *id,
                     bytes: transfer.bytes as usize,
@@ -217,6 +218,7 @@ impl<'a> Builder<'a> {
                     feed: None,
                     reader: None,
                     buffer_channel: 0,
+                    pinned: transfer.stream().is_none() && self.cells.is_pinned(cpu, transfer.value, gpu),
                 });
             }
             self.links.push(LinkProgram { from: link.from, to: link.to, steps, staging: link.staging });

@@ -8,6 +8,10 @@ use anabranch_plan::{Plan, Step};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+/// Size in bytes from which a slot is pinned for a GPU: then the copy to or from a staging buffer takes longer than the
+/// wait for the GPU that it saves.
+const PINNED: u64 = if cfg!(test) { 64 } else { 1 << 20 };
+
 /// Cells of all devices.
 pub(super) struct CellMap {
     of: BTreeMap<(DeviceId, ValueId), u32>,
@@ -42,6 +46,12 @@ impl CellMap {
         map
     }
 
+    /// Whether a value is in a slot of a CPU device that is pinned for a GPU.
+    pub(super) fn is_pinned(&self, device: DeviceId, value: ValueId, gpu: DeviceId) -> bool {
+        let cell = self.find(device, value).and_then(|cell| self.devices[device.index()].slots.get(cell as usize));
+        cell.is_some_and(|slot| slot.pinned == Some(gpu))
+    }
+
     /// Returns the cell of a value on a device, if it has a cell there.
     pub(super) fn find(&self, device: DeviceId, value: ValueId) -> Option<u32> {
         self.of.get(&(device, value)).copied()
@@ -55,7 +65,7 @@ impl CellMap {
 
 fn slots(plan: &Plan, device: DeviceId) -> Vec<SlotSpec> {
     let bytes = &plan.memory().devices()[device.index()].slots;
-    let slot = |bytes: &u64| SlotSpec { bytes: *bytes, handed_out: false, shared: false };
+    let slot = |bytes: &u64| SlotSpec { bytes: *bytes, handed_out: false, shared: false, pinned: None };
     let mut slots: Vec<_> = bytes.iter().map(slot).collect();
     let end = plan.steps().len() as u32;
     let cpu = plan.device(device).kind == DeviceKind::Cpu;
@@ -64,8 +74,15 @@ fn slots(plan: &Plan, device: DeviceId) -> Vec<SlotSpec> {
         slots[stay.slot].shared = true;
     }
     for transfer in plan.transfers().iter().filter(|transfer| transfer.from == device || transfer.to == device) {
+        let other = if transfer.from == device { transfer.to } else { transfer.from };
         if let Some(stay) = plan.memory().home(device, transfer.value) {
-            slots[stay.slot].shared = true;
+            let slot = &mut slots[stay.slot];
+            slot.shared = true;
+            let is_large = slot.bytes >= PINNED && transfer.bytes >= PINNED;
+            // The memory of outputs is the caller's after a run.
+            if cpu && plan.device(other).kind == DeviceKind::Gpu && is_large && !slot.handed_out {
+                slot.pinned.get_or_insert(other);
+            }
         }
     }
     slots

@@ -97,6 +97,8 @@ pub(super) struct SlotSpec {
     pub(super) handed_out: bool,
     /// Whether other workers read or fill the buffer.
     pub(super) shared: bool,
+    /// GPU with which a link exchanges large values of a CPU device's slot, in memory that is pinned for it.
+    pub(super) pinned: Option<DeviceId>,
 }
 
 /// A constant that the device's kernels read.
@@ -270,6 +272,8 @@ pub(super) struct LinkStep {
     pub(super) reader: Option<QueueAt>,
     /// Number of the channel that waits for an empty buffer of the link's ring.
     pub(super) buffer_channel: u32,
+    /// Whether the slot on the CPU end may be memory that is pinned for the GPU at the other end.
+    pub(super) pinned: bool,
 }
 
 /// Path of a value's chunks to a worker: from a CPU in buffers, on a GPU as messages that they are in place.

@@ -65,6 +65,12 @@ impl SessionConfig {
         Self { gpu_backend: Some(gpu_backend), ..self }
     }
 
+    /// Sets whether GPUs copy from and to memory of the host by themselves, if they can (default: true). Otherwise all
+    /// values go through staging buffers, with the same bits.
+    pub fn with_pinned(self, pinned: bool) -> Self {
+        Self { pinned: Some(pinned), ..self }
+    }
+
     /// Sets the bytes that a device may fill (default: the detected memory). A later limit of a device replaces an
     /// earlier one.
     pub fn with_memory(mut self, device: impl Into<String>, bytes: u64) -> Self {

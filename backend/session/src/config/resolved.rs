@@ -36,6 +36,8 @@ pub struct ResolvedConfig {
     pub precision: Precision,
     /// Options of plans, such as streaming.
     pub plan: PlanOptions,
+    /// Whether GPUs copy from and to memory of the host by themselves, if they can. Default: yes.
+    pub pinned: bool,
     /// Costs to predict with; [`Session::learn`](crate::Session::learn) adds to them.
     pub costs: CostStore,
     /// Devices to plan for instead of the present devices; runs always use the present devices.

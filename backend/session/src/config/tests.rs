@@ -18,6 +18,7 @@ fn all_settings_are_known_and_wrong_ones_refused_in_words() {
         ("stream", "off"),
         ("chunk", "7rows"),
         ("weights", "staged"),
+        ("pinned", "0"),
         ("pin", "b*=cpu0,a=cpu0"),
         ("split", "batch=cpu0:3,gpu0:5"),
         ("colocate", "x*,y*"),
@@ -44,6 +45,7 @@ fn all_settings_are_known_and_wrong_ones_refused_in_words() {
     assert_eq!((resolved.limits.nodes, resolved.limits.tensor_bytes, resolved.cached), (5, 1024, Some(300)));
     assert!(resolved.devices.no_gpu && resolved.strategy == Strategy::AUTO && resolved.fuse == Rewrites::NONE);
     assert_eq!(resolved.precision, Precision::F16x3);
+    assert!(!resolved.pinned && SessionConfig::default().resolve().pinned);
     assert_eq!(resolved.devices.slowdowns, [("cpu0".to_owned(), 2.5)]);
     let patterns: Vec<_> = resolved.constraints.pins.iter().map(|pin| pin.pattern.as_str()).collect();
     assert_eq!((patterns, resolved.constraints.colocated.len()), (vec!["b*", "a"], 2));

@@ -7,6 +7,8 @@ use anabranch_op::op::Precision;
 use std::any::Any;
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe, catch_unwind};
+#[cfg(any(windows, target_os = "linux"))]
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -42,6 +44,9 @@ pub struct Gpu {
     interface: wgpu::Backend,
     fault: Arc<OnceLock<Fault>>,
     pipelines: Pipelines,
+    /// Number of allocations of pinned host memory.
+    #[cfg(any(windows, target_os = "linux"))]
+    pinned: Arc<AtomicUsize>,
 }
 
 impl Gpu {
@@ -75,7 +80,16 @@ impl Gpu {
         let (device, queue) = opened.map_err(|error| KernelError::Gpu(format!("{name} cannot be opened: {error}")))?;
         let fault = Arc::new(OnceLock::new());
         record_faults(&device, &fault);
-        Ok(Self { device, queue, facts, interface, fault, pipelines: Pipelines::default() })
+        Ok(Self {
+            device,
+            queue,
+            facts,
+            interface,
+            fault,
+            pipelines: Pipelines::default(),
+            #[cfg(any(windows, target_os = "linux"))]
+            pinned: Arc::default(),
+        })
     }
 
     /// Returns the device, for buffers and encoders.
@@ -232,6 +246,11 @@ impl Gpu {
             Some(error) => Err(KernelError::Gpu(format!("{name}: {error}"))),
             None => result,
         }
+    }
+
+    #[cfg(any(windows, target_os = "linux"))]
+    pub(super) fn pinned_allocations(&self) -> &Arc<AtomicUsize> {
+        &self.pinned
     }
 
     pub(crate) fn pipelines(&self) -> &Pipelines {
