@@ -44,7 +44,7 @@ _NAMES = {theirs: ours for ours, theirs in (_NUMPY | _ADDED).items()}
 _DTYPES = {ours: np.dtype(theirs) for ours, theirs in _NUMPY.items()}
 # The library's names of types. NumPy takes longer to name a type than a small model takes to run.
 _NAME_OF_DTYPE = {dtype: ours for ours, dtype in _DTYPES.items()}
-# Those of NumPy's own types in the processor's order of bytes, whose arrays are given as they are.
+# NumPy's own types in the processor's order of bytes: their arrays are given as they are.
 _NAME_OF_PLAIN = dict(_NAME_OF_DTYPE)
 _UNDECLARED = (None, "tensor")
 
@@ -115,7 +115,7 @@ def given(inputs: Mapping[str, Any] | None, declared: Mapping[str, tuple[str | N
         elif (
             type(value) is np.ndarray
             and (plain := _NAME_OF_PLAIN.get(value.dtype)) is not None
-            and (shape := value.shape)  # A buffer without dimensions has no shape.
+            and (shape := value.shape)  # The compiled part cannot read a buffer without dimensions.
             and value.flags.c_contiguous
         ):
             parts.append((name, plain, shape, value))
@@ -176,7 +176,7 @@ def _array(name: str, value: Any, declared: str | None) -> np.ndarray[Any, Any]:
     try:
         # A number, or lists of numbers, which have no type of their own.
         return np.asarray(value, numpy_dtype(declared))
-    except (TypeError, ValueError) as error:
+    except (OverflowError, TypeError, ValueError) as error:
         raise InputError(f"input `{name}`: {error}") from error
 
 

@@ -6,7 +6,6 @@ _Given = list[tuple[str, str, tuple[int, ...], Any]]
 _Progress = Callable[[int], object] | None
 
 class Memory:
-    def __len__(self) -> int: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
 class CancelToken:

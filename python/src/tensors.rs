@@ -171,8 +171,4 @@ impl Memory {
             _ => Err(PyErr::fetch(slf.py())),
         }
     }
-
-    fn __len__(&self) -> usize {
-        self.buffer.len()
-    }
 }

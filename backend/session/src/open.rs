@@ -16,6 +16,7 @@ use anabranch_base::lock::lock;
 use anabranch_costs::{CostStore, StoreError};
 use anabranch_device::{Inventory, detect, detect_cpus};
 use anabranch_execute::{DevicePool, RunOutput, Weights};
+use anabranch_kernels::op::Precision;
 use anabranch_learning::{Learned, ProfiledRun, calibrate, record};
 use anabranch_onnx::import::{self, ImportError, Model};
 use anabranch_onnx::lower::Phase;
@@ -86,6 +87,8 @@ pub struct Session {
     pub(super) machine_devices: Vec<MachineDevice>,
     /// Threads, teams and opened GPUs of all plans.
     pub pool: Arc<DevicePool>,
+    /// Precision of matrix products on GPUs.
+    pub(super) precision: Precision,
     /// Constants of all plans.
     pub(crate) weights: Arc<Weights>,
     /// Memory that all plans hold.
@@ -191,13 +194,15 @@ impl Session {
     ) -> Self {
         let mut costs = std::mem::take(&mut options.costs);
         inventory.notes.extend(costs.settle(&inventory.fingerprint()));
-        inventory.notes.extend(options.settle_precision(&inventory));
+        let (precision, note) = options.settled_precision(&inventory);
+        inventory.notes.extend(note);
         let machine_devices = machine_devices(&inventory);
         options.constraints.split = options.constraints.split.map(|split| batch::located(split, &model));
         Self {
             inputs: ValueInfo::inputs(&model),
             outputs: ValueInfo::outputs(&model),
-            pool: DevicePool::with_pinned(compute_devices(&inventory, options.precision), options.pinned),
+            pool: DevicePool::with_pinned(compute_devices(&inventory, precision), options.pinned),
+            precision,
             weights: Arc::default(),
             budget: Budget::new(machine_devices.clone()),
             machine_devices,

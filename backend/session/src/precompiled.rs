@@ -9,7 +9,8 @@ use crate::compiled::{self, About, Compilation, Compiled, CompiledError, Compile
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_device::{Inventory, detect, detect_cpus};
 use anabranch_ir::constant::{Constant, ConstantError};
-use anabranch_ir::program::Program;
+use anabranch_ir::program::{Node, Program};
+use anabranch_kernels::op::Op;
 use anabranch_onnx::import;
 use anabranch_onnx::lower::Continuation;
 use anabranch_planning::{Constraints, Lowered, Machine, PlanChoice, Planned, Planner, Strategy};
@@ -130,6 +131,11 @@ impl Session {
             session.options.constraints.split = None;
         }
         let mut compiled = file.read()?;
+        let of_units = |node: &Node| matches!(&node.spec.op, Op::MatMul(op) if !op.precision.is_full());
+        if session.precision.is_full() && compiled.program.nodes.iter().any(of_units) {
+            let why = format!("was compiled for products in {}, which these devices do not have", options.precision);
+            return Self::open_source(path, &CompiledFile::open(path)?, &why, options);
+        }
         let program = Arc::new(std::mem::take(&mut compiled.program));
         session.precompiled = Some(Precompiled { compiled, program, same, is_divided });
         Ok(session)

@@ -335,7 +335,7 @@ impl Session {
             return Ok(Lowered { program, weights: Arc::clone(&self.weights), rest });
         }
         let (dims, fuse, cached) = (self.options.dims.clone(), self.options.fuse, self.options.cached);
-        let precision = self.options.precision;
+        let precision = self.precision;
         let Key { shapes: input_shapes, fixed, .. } = Key::of(phase, inputs, deciding);
         let budget = usize::try_from(self.options.limits.folded_bytes).unwrap_or(usize::MAX);
         // GPUs have no kernel for convolutions of integers.

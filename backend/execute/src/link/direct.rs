@@ -12,6 +12,7 @@ use crate::worker::{Run, Site};
 use crate::worker_program::{Gate, LinkStep};
 use anabranch_kernels::gpu::PinnedCopy;
 use anabranch_plan::TransferId;
+use std::time::Duration;
 
 /// A copy from pinned memory that the GPU may not have finished.
 pub(super) struct Flight {
@@ -19,6 +20,19 @@ pub(super) struct Flight {
     copy: PinnedCopy,
     /// Gates that wait for the source to be read.
     after: Vec<Gate>,
+}
+
+/// Time between two looks at the GPU while the link also looks for its next value.
+const SLICE: Duration = Duration::from_micros(50);
+
+impl Flight {
+    /// Waits until the GPU has read the source, and informs those who wait for that.
+    fn land(self, side: &GpuSide, run: &Run<'_>) -> Result<(), Halt> {
+        let site = run.site(FailureSite::Transfer(self.transfer));
+        wait_for(&side.gpu, self.copy.submission(), site, || self.copy.is_done())?;
+        side.healthy(site.place)?;
+        self.after.into_iter().try_for_each(|gate| run.channels.open(gate).map_err(Halt::from))
+    }
 }
 
 impl LinkWorker {
@@ -43,6 +57,9 @@ impl LinkWorker {
             return Ok(None);
         };
         let side = &upload.side;
+        if !side.gpu.has_pinned(source) {
+            return Ok(None);
+        }
         let begun = begin(side, run, site)?;
         let Some(copy) = side.gpu.send(source, &side.cell(slot), step.bytes) else { return Ok(None) };
         side.healthy(site.place)?;
@@ -62,6 +79,10 @@ impl LinkWorker {
             return Ok(None);
         };
         let side = &download.side;
+        if !side.gpu.has_pinned(&landing) {
+            brought.landing = Some(landing);
+            return Ok(None);
+        }
         let begun = begin(side, run, site)?;
         let copy = match side.gpu.receive(&side.cell(slot), landing, step.bytes) {
             Ok(copy) => copy,
@@ -83,11 +104,25 @@ impl LinkWorker {
     pub(super) fn settle(&mut self, run: &Run<'_>) -> Result<(), Halt> {
         let Some(upload) = &self.upload else { return Ok(()) };
         for flight in self.flights.drain(..) {
+            flight.land(&upload.side, run)?;
+        }
+        Ok(())
+    }
+
+    /// Informs those who wait for sources that the GPU has read, and waits for further ones as long as `waits` says so.
+    pub(super) fn settle_while(&mut self, run: &Run<'_>, waits: impl Fn() -> bool) -> Result<(), Halt> {
+        let Some(upload) = &self.upload else { return Ok(()) };
+        while let Some(flight) = self.flights.front() {
             let site = run.site(FailureSite::Transfer(flight.transfer));
-            wait_for(&upload.side.gpu, flight.copy.submission(), site, || flight.copy.is_done())?;
-            upload.side.healthy(site.place)?;
-            for gate in flight.after {
-                run.channels.open(gate)?;
+            upload.side.gpu.poll(None).map_err(|error| Failure::at(site.place, error))?;
+            if flight.copy.is_done() {
+                let flight = self.flights.pop_front();
+                flight.map_or(Ok(()), |flight| flight.land(&upload.side, run))?;
+            } else if waits() {
+                run.check()?;
+                std::thread::sleep(SLICE);
+            } else {
+                return Ok(());
             }
         }
         Ok(())

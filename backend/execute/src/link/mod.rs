@@ -168,7 +168,9 @@ impl Worker for LinkWorker {
             self.log.at = FailureSite::Transfer(step.transfer);
             let ready = now;
             let mut brought = Brought { source: step.constant.clone(), landing: None };
-            if !step.is_whole() || !is_there(step, run) {
+            if step.is_whole() {
+                self.settle_while(run, || !is_there(step, run))?;
+            } else {
                 self.settle(run)?;
             }
             run.pass(step.gate, |delivery| brought.take(delivery, step))?;

@@ -42,7 +42,7 @@ fn small_values_go_to_a_gpu_with_one_submission() {
     let parts: Vec<_> = sizes.iter().map(|elements| maker.input(&[*elements])).collect();
     let joined = maker.node(Op::Concat(Concat { axis: 0 }), &parts, &[sizes.iter().sum()]);
     let placed = PlacedProgram::new(maker.finish(&[joined]), &["cpu", "gpu"], &[1]);
-    let gpu = Arc::new(Gpu::open(&adapter).expect("it was found"));
+    let gpu = Arc::new(Gpu::open(&adapter, Precision::F32).expect("it was found"));
     let (cpu, own) = (devices(&placed, 1).swap_remove(0), Arc::clone(&gpu));
     let pool = DevicePool::new(vec![cpu, ComputeDevice::Gpu(GpuOpener::with("gpu1", move || Ok(Arc::clone(&own))))]);
     let executor = executor_on(&pool, &placed, kernels(&placed.program), &PlanOptions::default());
@@ -67,7 +67,7 @@ fn small_values_go_to_a_gpu_with_one_submission() {
 #[test]
 fn pinned_and_staged_slots_give_the_same_bits_and_use_no_more_than_planned() {
     let Some(adapter) = adapter() else { return };
-    let gpu = Arc::new(Gpu::open(&adapter).expect("it was found"));
+    let gpu = Arc::new(Gpu::open(&adapter, Precision::F32).expect("it was found"));
     // Each step waits for the one before, so that each run has the same submissions. Values are larger than staging
     // buffers.
     let placed = PlacedProgram::chain(&["cpu", "gpu"], &[0, 1, 0, 1, 0], &[1300, 1024]);

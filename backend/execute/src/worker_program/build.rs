@@ -3,7 +3,7 @@
 //! While a worker program is built, every step has a gate of its own number; at the end, gates without openers are
 //! dropped.
 
-use super::cells::CellMap;
+use super::cells::{CellMap, PINNED};
 use super::release;
 use super::{
     After, Channel, DeviceProgram, DeviceStep, Gate, GateSpec, HandOver, HandedOut, LinkProgram, LinkStep, NO_CELL,
@@ -218,7 +218,9 @@ impl<'a> Builder<'a> {
                     feed: None,
                     reader: None,
                     buffer_channel: 0,
-                    pinned: transfer.stream().is_none() && self.cells.is_pinned(cpu, transfer.value, gpu),
+                    pinned: transfer.stream().is_none()
+                        && transfer.bytes >= PINNED
+                        && self.cells.is_pinned(cpu, transfer.value, gpu),
                 });
             }
             self.links.push(LinkProgram { from: link.from, to: link.to, steps, staging: link.staging });

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// Size in bytes from which a slot is pinned for a GPU: then the copy to or from a staging buffer takes longer than the
 /// wait for the GPU that it saves.
-const PINNED: u64 = if cfg!(test) { 64 } else { 1 << 20 };
+pub(super) const PINNED: u64 = if cfg!(test) { 64 } else { 1 << 20 };
 
 /// Cells of all devices.
 pub(super) struct CellMap {

@@ -79,11 +79,12 @@ impl ResolvedConfig {
         Ok(inventory)
     }
 
-    /// Takes `f32` for matrix products unless plans are for GPUs of this machine that all have matrix units. Returns a
-    /// note on why, if another precision was asked for.
-    pub(crate) fn settle_precision(&mut self, inventory: &Inventory) -> Option<String> {
-        if self.precision.is_full() {
-            return None;
+    /// Returns the precision of matrix products: the one asked for if plans are for GPUs of this machine that all have
+    /// matrix units, else `f32` and a note on why.
+    pub(crate) fn settled_precision(&self, inventory: &Inventory) -> (Precision, Option<String>) {
+        let asked = self.precision;
+        if asked.is_full() {
+            return (asked, None);
         }
         let lacks = |gpu: &&GpuDevice| GpuLimits::of(&gpu.adapter).matrices.is_none();
         let why = match (&self.platform, inventory.gpus.iter().find(lacks)) {
@@ -93,10 +94,9 @@ impl ResolvedConfig {
                 gpu.name, gpu.description
             ),
             (None, None) if inventory.gpus.is_empty() => "there is no GPU".to_owned(),
-            (None, None) => return None,
+            (None, None) => return (asked, None),
         };
-        let asked = std::mem::take(&mut self.precision);
-        Some(format!("matrix products are computed in f32, not in {asked}: {why}"))
+        (Precision::F32, Some(format!("matrix products are computed in f32, not in {asked}: {why}")))
     }
 
     /// Checks that the strategy can place the parts of a divided batch.
@@ -120,9 +120,9 @@ mod tests {
     fn products_are_in_f32_without_a_gpu_and_a_note_says_so() {
         let cpus = detect_cpus(&DetectOptions::default()).expect("this machine");
         for (precision, noted) in [(Precision::F16, true), (Precision::F16x3, true), (Precision::F32, false)] {
-            let mut options = SessionConfig::default().with_precision(precision).resolve();
-            let note = options.settle_precision(&cpus);
-            assert_eq!((options.precision, note.is_some()), (Precision::F32, noted));
+            let options = SessionConfig::default().with_precision(precision).resolve();
+            let (settled, note) = options.settled_precision(&cpus);
+            assert_eq!((settled, note.is_some()), (Precision::F32, noted));
             if let Some(note) = note {
                 let name = precision.name();
                 assert_eq!(note, format!("matrix products are computed in f32, not in {name}: there is no GPU"));

@@ -88,7 +88,8 @@ impl Matrices {
         }
         let offered = adapter.cooperative_matrix_properties();
         let side = offered.iter().filter_map(side).max()?;
-        Some(Self { side, subgroup: info.subgroup_min_size })
+        let fits = 4 * info.subgroup_min_size <= adapter.limits().max_compute_invocations_per_workgroup;
+        fits.then_some(Self { side, subgroup: info.subgroup_min_size })
     }
 }
 

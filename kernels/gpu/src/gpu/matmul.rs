@@ -191,7 +191,8 @@ impl Product {
 
     fn record_half(&self, recorder: &mut Recorder<'_>, half: &Half) -> Result<(), KernelError> {
         let extent = self.extent(recorder);
-        let rounded = [0, 1].map(|operand| match self.batch.is_dense(operand) {
+        // As many matrices as products are not broadcast: each belongs to the product of its number.
+        let rounded = [0, 1].map(|operand| match half.matrices(operand) == self.batches() {
             true => extent.first..extent.first + extent.batches,
             false => 0..half.matrices(operand),
         });

@@ -74,6 +74,11 @@ mod vulkan {
             Ok(self.copy(submission, None, Some(target)))
         }
 
+        /// Whether the memory is pinned for this GPU.
+        pub fn has_pinned(&self, buffer: &Buffer) -> bool {
+            self.keeper(buffer).is_some()
+        }
+
         /// Returns the keeper of memory that is pinned for this GPU.
         fn keeper<'a>(&self, buffer: &'a Buffer) -> Option<&'a Pinned> {
             buffer.keeper()?.downcast_ref::<Pinned>().filter(|pinned| pinned.is_of(self))
@@ -99,6 +104,11 @@ mod vulkan {
 
 #[cfg(not(any(windows, target_os = "linux")))]
 impl Gpu {
+    /// Returns `false`: on this system no memory is pinned.
+    pub fn has_pinned(&self, _: &Buffer) -> bool {
+        false
+    }
+
     /// Returns `None`: on this system no memory is pinned.
     pub fn send(&self, _: &Arc<Buffer>, _: &wgpu::Buffer, _: usize) -> Option<PinnedCopy> {
         None

@@ -129,13 +129,19 @@ pub(super) fn check_channels(channels: usize, in_each: usize, filters: usize, gr
     Err(Fault::invalid(format!("filters over {in_each} channels, but each of {group} groups has {read}")))
 }
 
+/// Checks that there is a value for each channel.
+pub(super) fn require_bias(bias: &View, channels: usize) -> Result<(), Fault> {
+    if *bias.dims() == [channels] {
+        return Ok(());
+    }
+    Err(Fault::invalid(format!("a bias of shape {} for {channels} channels", bias.shape())))
+}
+
 /// Returns an epilogue that adds a value to each channel of the result, if input 2 is given.
 pub(super) fn bias(operator: &Operator<'_>, builder: &mut Builder, channels: usize) -> Result<Epilogue, Fault> {
     let Some(bias) = operator.optional(2) else { return Ok(Epilogue::default()) };
     operator.float_input(2)?;
-    if *bias.dims() != [channels] {
-        return Err(Fault::invalid(format!("a bias of shape {} for {channels} channels", bias.shape())));
-    }
+    require_bias(bias, channels)?;
     let work = working(operator.input(0)?.dtype());
     let operand = builder.cast(bias, work)?.reshaped(vec![channels, 1, 1])?;
     Ok(Epilogue { expression: Some(Expression::binary(Binary::Add)), operands: vec![operand] })

@@ -1,6 +1,7 @@
 //! Products and convolutions of numbers that were widened from grids of 8-bit integers. They are computed in integers,
 //! and if their result is put on a grid, too, the product rounds its sums itself.
 
+use super::conv::require_bias;
 use super::integer::{Centred, convolved, product, unless_zero};
 use super::quantize::{along, bounds};
 use super::{Builder, Fault, Operator, View, numbers};
@@ -80,6 +81,9 @@ pub(super) fn grid_conv(
         return Ok(None);
     }
     let bias = operator.optional(2).map(|_| operator.typed(2, DType::F32)).transpose()?;
+    if let Some(bias) = bias {
+        require_bias(bias, weights.dims()[0])?;
+    }
     let sum = convolved(operator, builder, &a, &b, None)?;
     let bias = bias.map(|bias| along(bias, 1, sum.rank())).transpose()?;
     scaled(builder, &sum, [&a_scale, &scale], 1, bias).map(Some)

@@ -1,7 +1,7 @@
 //! Losses over classes, which stand along axis 1: the addends are those of the target's class.
 
 use super::softmax::normalized;
-use super::{Builder, Entry, Fault, Operator, Term, View, domain_of, gather, working};
+use super::{Builder, Entry, Fault, Operator, View, domain_of, gather, working};
 use anabranch_kernels::op::{Binary, Domain, Gather, Op, ReduceKind};
 use anabranch_kernels::{DType, TensorSpec};
 
@@ -28,7 +28,7 @@ fn loss(operator: &Operator<'_>, builder: &mut Builder, x: &View) -> Result<View
         return Err(Fault::invalid(format!("a target {target} does not fit an input of shape {x}")));
     }
     let classes = x.dims()[1];
-    if classes == 0 {
+    if classes == 0 && target.elements() > 0 {
         return Err(Fault::invalid(format!("an input of shape {} has no classes", x.shape())));
     }
     let mut dims = x.dims().to_vec();
@@ -36,9 +36,18 @@ fn loss(operator: &Operator<'_>, builder: &mut Builder, x: &View) -> Result<View
     let target = target.reshaped(dims)?;
     let (domain, work) = (domain_of(x.dtype()), working(x.dtype()));
     let ignored = operator.node.int("ignore_index")?;
-    let counted = builder.map(Domain::I64, [&target], DType::Bool, |[target]| counts(target, classes, ignored))?;
-    let class = builder
-        .map(Domain::I64, [&target], DType::I64, |[target]| counts(target, classes, ignored).select(target, 0.0))?;
+    let counted = builder.map(Domain::I64, [&target], DType::Bool, |[target]| match ignored {
+        Some(ignored) => target.with(Binary::Equal, ignored as f64).select(0.0, 1.0),
+        None => target.with(Binary::Equal, target),
+    })?;
+    // The run refuses a target that is no class: a negative one would count from the last class.
+    let class = builder.map(Domain::I64, [&target], DType::I64, |[target]| {
+        let class = target.with(Binary::Less, 0.0).select(classes as f64, target);
+        match ignored {
+            Some(ignored) => target.with(Binary::Equal, ignored as f64).select(0.0, class),
+            None => class,
+        }
+    })?;
     let op = Op::Gather(Gather { axis: 1, elementwise: true });
     let output = TensorSpec::new(x.dtype(), class.shape().clone());
     let chosen = builder.emit_one(op, &[x.clone(), class.clone()], output)?;
@@ -59,7 +68,7 @@ fn loss(operator: &Operator<'_>, builder: &mut Builder, x: &View) -> Result<View
     let result = match operator.string("reduction", "mean")? {
         "none" => {
             let places = [&x.dims()[..1], &x.dims()[2..]].concat();
-            builder.reduced(&terms, ReduceKind::Sum, &[1])?.reshaped(places)?
+            terms.reshaped(places)?
         }
         "sum" => total(builder, &terms)?,
         "mean" => {
@@ -71,16 +80,6 @@ fn loss(operator: &Operator<'_>, builder: &mut Builder, x: &View) -> Result<View
         other => return Err(Fault::attribute("reduction", other, "none, sum or mean")),
     };
     builder.cast(&result, x.dtype())
-}
-
-/// Whether a target is a class that is not ignored: others add nothing.
-fn counts(target: Term<'_>, classes: usize, ignored: Option<i64>) -> Term<'_> {
-    let below = target.with(Binary::Less, classes as f64);
-    let inside = target.with(Binary::GreaterOrEqual, 0.0).with(Binary::And, below);
-    match ignored {
-        Some(ignored) => target.with(Binary::Equal, ignored as f64).select(0.0, inside),
-        None => inside,
-    }
 }
 
 fn total(builder: &mut Builder, x: &View) -> Result<View, Fault> {

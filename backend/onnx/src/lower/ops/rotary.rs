@@ -4,7 +4,7 @@
 use super::cached::judged;
 use super::{Builder, Entry, Fault, Operator, View, domain_of, gather};
 use anabranch_kernels::op::{Binary, Domain, Op, Rotary};
-use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
+use anabranch_kernels::{DType, Shape, TensorSpec};
 
 pub(super) const TABLE: &[Entry] = &[("RotaryEmbedding", rotary)];
 
@@ -44,7 +44,8 @@ pub(super) fn turned(
     if width > depth || !width.is_multiple_of(2) {
         return Err(Fault::attribute("rotary_embedding_dim", width, format!("even, and at most {depth}")));
     }
-    if x.dtype() != DType::F64 && angles.iter().all(|of| of.dtype() != DType::F64) {
+    let is_double = x.dtype() == DType::F64 || angles.iter().any(|of| of.dtype() == DType::F64);
+    if !is_double && x.elements() > 0 {
         return in_one_node(builder, x, angles, positions, [batch, length, heads, depth], width, interleaved);
     }
     let [cosines, sines] = angles;
@@ -149,12 +150,10 @@ fn in_one_node(
             };
             judged(builder, positions, "the position of a query", 0..=last)?
         }
-        None => {
-            let all: Vec<_> = (0..count as i64).collect();
-            builder.made(Tensor::from_i64s(&all))?
-        }
+        None => builder.indices(DType::I64, count, 0, 1)?,
     };
-    let positions = positions.reshaped(vec![count])?;
+    // The axis of the batch comes first, so that a batch can be divided.
+    let positions = positions.reshaped(if x.rank() == 4 { vec![batch, length] } else { vec![count] })?;
     let [cosines, sines] = angles;
     let table =
         |builder: &mut Builder, of: &View| builder.as_f32(of)?.reshaped(vec![of.elements() / half.max(1), half]);

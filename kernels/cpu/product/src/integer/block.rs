@@ -93,11 +93,14 @@ impl Dots {
         }
     }
 
-    /// Writes, for each position, the sum of the dot products of signed filters and unsigned quads. The quad of filter
-    /// `i` and position `p` is `quads[starts[i] + p]`. The number of positions is a multiple of [`LANES`].
+    /// Writes, for each position, the sum of the dot products of a filter's signed quads and unsigned quads. The latter
+    /// for quad `i` of the filter and position `p` is `quads[starts[i] + p]`. The number of positions is a multiple of
+    /// [`LANES`].
     pub(super) fn windows(self, filters: &[u8], starts: &[usize], quads: &[u32], sums: &mut [i32]) {
         assert!(filters.len() == 4 * starts.len() && sums.len().is_multiple_of(LANES), "whole quads and registers");
-        assert!(starts.iter().all(|start| quads.len() >= start + sums.len()), "a quad for each filter and position");
+        let most = quads.len().checked_sub(sums.len());
+        let fits = |start: &usize| most.is_some_and(|most| *start <= most);
+        assert!(starts.iter().all(fits), "a quad for each filter and position");
         match self {
             // SAFETY: only instructions of this processor are constructed; the sizes were checked.
             #[cfg(target_arch = "x86_64")]

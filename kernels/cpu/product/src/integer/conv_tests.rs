@@ -145,6 +145,13 @@ fn many_channels_of_large_and_small_images_are_exact() {
         for strides in [[1, 1], [2, 3], [1, 2]] {
             check(dots, &IntegerConv { strides, ..bands.clone() }, sizes, ([DType::I8; 2], None), true);
         }
+        // Taps far apart, and a distance that a single tap does not have.
+        let far = IntegerConv { dilations: [9, 11], pads: [9, 11, 9, 11], ..bands.clone() };
+        check(dots, &far, Sizes { window: [3, 3], size: [20, 30], ..sizes }, ([DType::U8, DType::I8], None), true);
+        let apart = IntegerConv { dilations: [300; 2], pads: [300; 4], ..bands.clone() };
+        check(dots, &apart, Sizes { window: [3, 3], size: [8, 8], ..sizes }, ([DType::U8, DType::I8], None), true);
+        let single = IntegerConv { dilations: [usize::MAX / 2; 2], pads: [0; 4], ..bands.clone() };
+        check(dots, &single, Sizes { window: [1, 1], size: [8, 8], ..sizes }, ([DType::U8, DType::I8], None), true);
         let sizes = Sizes { size: [56, 56], window: [3, 3], ..sizes };
         let pointwise = IntegerConv { pads: [0; 4], ..op.clone() };
         check(

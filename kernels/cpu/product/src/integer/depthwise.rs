@@ -28,6 +28,9 @@ const HIGH: usize = 4;
 /// Approximate quads of a band of the output's rows, which the innermost cache holds.
 const BAND: usize = 4096;
 
+/// Maximum distance of a window's elements: all rows and columns between them are copied, too.
+const FARTHEST: usize = 256;
+
 /// Positions whose sums are computed together.
 const CHUNK: usize = 4 * PANEL;
 
@@ -63,7 +66,10 @@ struct Filter {
 
 impl Kernel {
     pub(super) fn suits(geometry: &Geometry) -> bool {
-        geometry.group_channels() == 1 && geometry.group_maps() <= IntegerConv::MOST_MAPS
+        let Geometry { window, steps, .. } = geometry;
+        let reach = |axis: usize| window[axis].saturating_sub(1).saturating_mul(steps.dilations[axis]);
+        let is_near = (0..2).all(|axis| reach(axis) <= FARTHEST);
+        is_near && geometry.group_channels() == 1 && geometry.group_maps() <= IntegerConv::MOST_MAPS
     }
 
     pub(super) fn new(dots: Dots, geometry: Geometry, op: &IntegerConv, node: &NodeSpec) -> Self {
@@ -75,7 +81,7 @@ impl Kernel {
         let mut columns_of_planes: Vec<usize> = (0..wide).map(|column| column * steps.dilations[1] % stride).collect();
         columns_of_planes.sort_unstable();
         columns_of_planes.dedup();
-        let pitch = output[1] + (wide - 1) * steps.dilations[1] / stride;
+        let pitch = output[1] + (wide - 1).saturating_mul(steps.dilations[1]) / stride;
         let plane = |column: usize| {
             let first = left.saturating_sub(column).div_ceil(stride).min(pitch);
             let end = (geometry.size[1] + left).saturating_sub(column).div_ceil(stride).clamp(first, pitch);
@@ -113,10 +119,11 @@ impl Kernel {
         (0..self.quads()).map(start).collect()
     }
 
-    /// Returns the rows of each plane for a band of so many rows: those of the windows, and others that complete quads.
+    /// Returns the rows of each plane for a band of so many rows.
     fn lines(&self, band: usize) -> usize {
         let Geometry { window: [high, _], steps, .. } = self.geometry;
-        band.saturating_sub(1) * steps.strides[0] + (high.next_multiple_of(HIGH) - 1) * steps.dilations[0] + 1
+        let reach = if high > 1 { (high - 1) * steps.dilations[0] } else { 0 };
+        band.saturating_sub(1) * steps.strides[0] + reach + 1
     }
 
     /// Computes whole output channels.
@@ -197,13 +204,12 @@ impl Loop for Rows<'_> {
     #[inline(always)]
     fn run<I: Isa>(self) {
         let Self { kernel, image, band, border, numbers } = self;
-        let Geometry { size, window, steps, .. } = kernel.geometry;
-        let count = (band.len() - 1) * steps.strides[0] + (window[0] - 1) * steps.dilations[0] + 1;
+        let Geometry { size, steps, .. } = kernel.geometry;
         let lines = kernel.lines(band.len()) * kernel.pitch;
         for (plane, numbers) in kernel.planes.iter().zip(numbers.chunks_exact_mut(lines.max(1))) {
             let Range { start: first, end } = plane.inside;
             let from = first * steps.strides[1] + plane.column;
-            for (at, line) in numbers.chunks_exact_mut(kernel.pitch.max(1)).take(count).enumerate() {
+            for (at, line) in numbers.chunks_exact_mut(kernel.pitch.max(1)).enumerate() {
                 let row = (band.start * steps.strides[0] + at).checked_sub(steps.pads[0]).filter(|row| *row < size[0]);
                 let row = row.filter(|_| first < end);
                 if border {
@@ -277,8 +283,11 @@ impl Loop for Write<'_> {
         for top in (0..window[0]).step_by(HIGH) {
             for plane in numbers.chunks_exact(lines.max(1)).take(kernel.planes.len()) {
                 for (run, quads) in (0..runs).zip(&mut quads) {
+                    // Rows beyond the window repeat its last: their numbers in filters are 0.
                     let row = |row: usize| {
-                        &plane[(run * steps.strides[0] + (top + row) * steps.dilations[0]) * pitch..][..length]
+                        let tap = (top + row).min(window[0] - 1);
+                        let below = if tap > 0 { tap * steps.dilations[0] } else { 0 };
+                        &plane[(run * steps.strides[0] + below) * pitch..][..length]
                     };
                     let (a, b, c, d) = (row(0), row(1), row(2), row(3));
                     for (quad, ((a, b), (c, d))) in quads.iter_mut().zip(a.iter().zip(b).zip(c.iter().zip(d))) {

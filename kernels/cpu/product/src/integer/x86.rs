@@ -129,8 +129,8 @@ unsafe fn pairs<const SIGNED: bool, const COUNT: usize>(
 /// Sums of the dot products of filters and the quads at `starts` beyond each position.
 ///
 /// # Safety
-/// The processor has the features. There are a multiple of [`LANES`] sums, four filters for each start, and as many
-/// quads from each start on as there are sums.
+/// The processor has the features. There are a multiple of [`LANES`] sums, four numbers of the filter for each start,
+/// and as many quads from each start on as there are sums.
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
 pub(super) unsafe fn vnni_windows(filters: &[u8], starts: &[usize], quads: &[u32], sums: &mut [i32]) {
     let mut first = 0;

@@ -120,7 +120,8 @@ fn recorded(
     let held = inputs.each_ref().map(|input| buffer(gpu(), input.bytes()));
     let output = buffer(gpu(), &vec![0; node.outputs[0].bytes()]);
     let scratch = buffer(gpu(), bytemuck::cast_slice(scratch));
-    let buffers = Buffers { inputs: &held.each_ref().map(Some), outputs: &[&output], scratch: Some(&scratch) };
+    let buffers =
+        Buffers { inputs: &held.each_ref().map(Some), outputs: &[&output], scratch: Some(&scratch), status: None };
     let recorder = Recorder::new(gpu(), node, &[], &buffers, None);
     let kernel = recorder.finish(&Recipe::new(node, record)).expect("shaders of all devices");
     let mut encoder = gpu().device().create_command_encoder(&Default::default());
