@@ -163,7 +163,7 @@ struct MappingArgs {
     /// Let 1 to 65536 samples wait before each device of a stage
     #[arg(long, value_name = "N", default_value = "2", value_parser = parse_capacity, hide_short_help = true)]
     capacity: NonZeroUsize,
-    /// Measure the stages and divide again, at most N times
+    /// Measure and divide again, at most N times
     #[arg(long, value_name = "N", default_value_t = 2, hide_short_help = true, conflicts_with = "feed")]
     rounds: u32,
     /// Use the cost store instead of measuring the model first

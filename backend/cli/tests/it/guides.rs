@@ -190,6 +190,7 @@ fn run_has_each_option_of_a_session_under_its_name() {
     let named = |name: &'static str| match name {
         "gpu" => Some("no-gpu"),
         "fuse" => Some("no-fuse"),
+        "pinned" => Some("no-pinned"),
         "dims" => Some("dim"),
         "limits" => Some("limit"),
         "platform" | "calibrate" | "plan_capacity" => None,

@@ -88,18 +88,25 @@ pub(crate) fn wait_for(
 ) -> Result<(), Halt> {
     while !done() {
         site.stop.check()?;
-        let kind = wgpu::PollType::Wait { submission_index: Some(submission.clone()), timeout: Some(SLICE) };
-        let lost = match caught(|| gpu.device().poll(kind)) {
-            Ok(Ok(_) | Err(wgpu::PollError::Timeout)) => gpu.fault(),
-            Ok(Err(error)) => Some(error.to_string()),
-            Err(payload) if is_race(&*payload) => gpu.fault(),
-            Err(_) => Some(gpu.fault().unwrap_or_else(|| "the device was lost while it was polled".into())),
-        };
-        if let Some(fault) = lost {
-            // The pool then opens the GPU again, even if the loss is reported later.
-            gpu.condemn(&fault);
-            return Err(gone(gpu, site.place, &fault).into());
-        }
+        poll(gpu, wgpu::PollType::Wait { submission_index: Some(submission.clone()), timeout: Some(SLICE) }, site)?;
     }
     Ok(())
+}
+
+/// Runs the callbacks of what is done, without waiting.
+pub(crate) fn look(gpu: &Gpu, site: Site<'_>) -> Result<(), Halt> {
+    poll(gpu, wgpu::PollType::Poll, site)
+}
+
+fn poll(gpu: &Gpu, kind: wgpu::PollType, site: Site<'_>) -> Result<(), Halt> {
+    let lost = match caught(|| gpu.device().poll(kind)) {
+        Ok(Ok(_) | Err(wgpu::PollError::Timeout)) => gpu.fault(),
+        Ok(Err(error)) => Some(error.to_string()),
+        Err(payload) if is_race(&*payload) => gpu.fault(),
+        Err(_) => Some(gpu.fault().unwrap_or_else(|| "the device was lost while it was polled".into())),
+    };
+    let Some(fault) = lost else { return Ok(()) };
+    // The pool then opens the GPU again, even if the loss is reported later.
+    gpu.condemn(&fault);
+    Err(gone(gpu, site.place, &fault).into())
 }

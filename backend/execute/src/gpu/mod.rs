@@ -9,7 +9,7 @@ mod side;
 mod status;
 mod timing;
 
-pub(super) use lost::{Ahead, failure, healthy, wait_for};
+pub(super) use lost::{Ahead, failure, healthy, look, wait_for};
 pub(super) use side::GpuSide;
 
 use super::error::{Failure, FailureSite};

@@ -6,7 +6,7 @@
 use super::{Brought, LinkWorker};
 use crate::error::{Failure, FailureSite};
 use crate::faults::Operation;
-use crate::gpu::{Ahead, GpuSide, wait_for};
+use crate::gpu::{Ahead, GpuSide, look, wait_for};
 use crate::run_channels::{Delivery, Halt};
 use crate::worker::{Run, Site};
 use crate::worker_program::{Gate, LinkStep};
@@ -114,7 +114,7 @@ impl LinkWorker {
         let Some(upload) = &self.upload else { return Ok(()) };
         while let Some(flight) = self.flights.front() {
             let site = run.site(FailureSite::Transfer(flight.transfer));
-            upload.side.gpu.poll(None).map_err(|error| Failure::at(site.place, error))?;
+            look(&upload.side.gpu, site)?;
             if flight.copy.is_done() {
                 let flight = self.flights.pop_front();
                 flight.map_or(Ok(()), |flight| flight.land(&upload.side, run))?;
