@@ -59,7 +59,7 @@ pub(crate) struct DeviceArgs {
     /// Slow a CPU device down by a factor, as in cpu1=4; may be repeated
     #[arg(long, value_name = "DEVICE=TIMES", value_parser = parse_slowdown, hide_short_help = true)]
     pub(crate) emulate: Vec<(String, f64)>,
-    /// Use only these devices, as in cpu0,gpu0 [default: all]
+    /// Use only these, as in cpu0,gpu0 [default: all]
     #[arg(long = "devices", value_name = "NAMES", value_delimiter = ',', hide_short_help = true)]
     pub(crate) only: Vec<String>,
 }
@@ -108,7 +108,7 @@ pub(crate) struct ModelArgs {
     pub(crate) cache: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) fuse: FuseArgs,
-    /// Compute products on GPUs in f32, f16x3 or f16 [default: f32]
+    /// Use f32, f16x3 or f16 on GPUs [default: f32]
     ///
     /// Matrix units of GPUs multiply f16. f16x3 takes three products of the two halves of each f32, and is about as
     /// precise as f32. Products are in f32 unless all GPUs have matrix units; a note then says so.

@@ -28,7 +28,7 @@ that keeps the decoding rate, with a table of rates and memory. It is predicted;
 
 For a task graph, the answer is computed. If the graph has devices, or a file of devices is given, devices are removed while some strategy still meets
 the goal. All other graphs, such as logical graphs of DALiuGE, are placed on the fewest identical devices of --cores cores that meet the goal. The tasks
-of a partition never use more cores than a device has. Bounds show the limit of any placement.
+of a partition never use more cores than a device has. Bounds are shown, too.
 
 Examples:
   anabranch fit model.onnx

@@ -92,6 +92,8 @@ impl LinkWorker {
             }
         };
         wait_for(&side.gpu, copy.submission(), site, || copy.is_done())?;
+        // Another thread may have found the end: the link's own look finds a loss before the content is read.
+        look(&side.gpu, site)?;
         side.healthy(site.place)?;
         let buffer = copy.into_written().ok_or_else(|| Failure::internal("a slot to land in is still written"))?;
         if let Some(gate) = step.arrival {
