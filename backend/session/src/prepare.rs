@@ -339,7 +339,10 @@ impl Session {
         let Key { shapes: input_shapes, fixed, .. } = Key::of(phase, inputs, deciding);
         let budget = usize::try_from(self.options.limits.folded_bytes).unwrap_or(usize::MAX);
         // GPUs have no kernel for convolutions of integers.
-        let integer_convolutions = self.machine().is_ok_and(|machine| !machine.has_gpu());
+        let integer_convolutions = match self.options.platform {
+            None => self.inventory.gpus.is_empty(),
+            Some(_) => self.machine().is_ok_and(|machine| !machine.has_gpu()),
+        };
         let mut options =
             LowerOptions { dims, input_shapes, fixed, fuse, budget, cached, integer_convolutions, precision };
         if !phase.is_whole() {

@@ -198,6 +198,20 @@ fn lengths_of_caches_that_lie_are_refused_by_node_name_and_value() {
 }
 
 #[test]
+fn a_target_that_is_no_class_is_refused_unless_it_is_ignored() {
+    for name in ["NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"] {
+        let loss = |target: i64, ignored: i64| {
+            let node = node(name, &["x", "t"]).with(AttributeProto::int("ignore_index", ignored));
+            answer(node, vec![f("x", &[2, 3], &[0.5; 6]), i("t", &[2], &[0, target])])
+        };
+        assert!(loss(2, 9).is_ok() && loss(9, 9).is_ok() && loss(-1, -1).is_ok(), "{name}");
+        for outside in [3, -1, i64::MIN, i64::MAX] {
+            assert!(loss(outside, 9).is_err(), "{name} of {outside}");
+        }
+    }
+}
+
+#[test]
 fn nothing_is_written_before_or_beyond_a_slice() {
     let write = |first: i64, mode: &str| {
         let node = node("TensorScatter", &["c", "u", "at"]).with(AttributeProto::string("mode", mode));

@@ -3,7 +3,7 @@
 
 use super::cached::judged;
 use super::{Builder, Entry, Fault, Operator, View, domain_of, gather};
-use anabranch_kernels::op::{Binary, Domain, Op, Rotary};
+use anabranch_kernels::op::{Op, Rotary};
 use anabranch_kernels::{DType, Shape, TensorSpec};
 
 pub(super) const TABLE: &[Entry] = &[("RotaryEmbedding", rotary)];
@@ -44,9 +44,15 @@ pub(super) fn turned(
     if width > depth || !width.is_multiple_of(2) {
         return Err(Fault::attribute("rotary_embedding_dim", width, format!("even, and at most {depth}")));
     }
+    // A negative position would count from the last row.
+    let positions = positions.filter(|_| angles[0].rank() == 2).map(|positions| {
+        let last = angles[0].dims()[0].saturating_sub(1);
+        judged(builder, positions, "the position of a query", 0..=last)
+    });
+    let positions = positions.transpose()?;
     let is_double = x.dtype() == DType::F64 || angles.iter().any(|of| of.dtype() == DType::F64);
     if !is_double && x.elements() > 0 {
-        return in_one_node(builder, x, angles, positions, [batch, length, heads, depth], width, interleaved);
+        return in_one_node(builder, x, angles, positions.as_ref(), [batch, length, heads, depth], width, interleaved);
     }
     let [cosines, sines] = angles;
     // In both orders of heads and positions, the angles broadcast over the heads.
@@ -57,7 +63,6 @@ pub(super) fn turned(
     let rest = builder.part(&whole, 3, width, depth - width)?;
     let half = width / 2;
     let angle_dims = if by_head { [batch, 1, length, half] } else { [batch, length, 1, half] };
-    let positions = positions.map(|positions| from_the_front(builder, positions, cosines)).transpose()?;
     let cosine = chosen(builder, cosines, positions.as_ref(), [batch, length, half])?.reshaped(angle_dims)?;
     let sine = chosen(builder, sines, positions.as_ref(), [batch, length, half])?.reshaped(angle_dims)?;
 
@@ -83,16 +88,6 @@ pub(super) fn turned(
     builder.concatenated(&[joined, rest], 3)?.reshaped(x.dims())
 }
 
-/// Moves negative positions in front of the first row of the angles, so that a run refuses them: they would count from
-/// the last row.
-fn from_the_front(builder: &mut Builder, positions: &View, angles: &View) -> Result<View, Fault> {
-    let rows = angles.dims().first().copied().unwrap_or(0) as f64;
-    builder.map(Domain::I64, [positions], DType::I64, |[position]| {
-        let outside = position - rows;
-        position.with(Binary::Less, 0.0).select(outside, position)
-    })
-}
-
 /// Returns the cosines or sines for each position of each element of the batch, selected by the positions if they are
 /// given.
 fn chosen(
@@ -102,11 +97,11 @@ fn chosen(
     [batch, length, half]: [usize; 3],
 ) -> Result<View, Fault> {
     let chosen = match positions {
-        Some(positions) if cache.rank() == 2 => {
+        Some(positions) => {
             let dims = [positions.dims(), &cache.dims()[1..]].concat();
             gather::chosen(builder, cache, positions, 0, dims)?
         }
-        _ => cache.clone(),
+        None => cache.clone(),
     };
     require(chosen.dims(), [batch, length, half])?;
     Ok(chosen)
@@ -132,9 +127,8 @@ fn in_one_node(
     interleaved: bool,
 ) -> Result<View, Fault> {
     let (half, count) = (width / 2, batch.saturating_mul(length));
-    let by_position = positions.filter(|_| angles[0].rank() == 2);
     for angles in angles {
-        match by_position {
+        match positions {
             Some(positions) => {
                 let pairs = angles.dims().get(1..).unwrap_or(&[]);
                 require(&[positions.dims(), pairs].concat(), [batch, length, half])?;
@@ -142,14 +136,8 @@ fn in_one_node(
             None => require(angles.dims(), [batch, length, half])?,
         }
     }
-    let positions = match by_position {
-        Some(positions) => {
-            let known = angles[0].dims()[0];
-            let Some(last) = known.checked_sub(1) else {
-                return Err(Fault::invalid("positions select angles of an empty table"));
-            };
-            judged(builder, positions, "the position of a query", 0..=last)?
-        }
+    let positions = match positions {
+        Some(positions) => positions.clone(),
         None => builder.indices(DType::I64, count, 0, 1)?,
     };
     // The axis of the batch comes first, so that a batch can be divided.
