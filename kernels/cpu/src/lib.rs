@@ -17,7 +17,9 @@ mod rows;
 #[cfg(test)]
 mod testing;
 
-pub use anabranch_cpu_base::{Call, CpuKernel, Interrupt, Layout, Packing, Team, Watched, order, overlap, sorted};
+pub use anabranch_cpu_base::{
+    Call, CpuKernel, FilterSizes, Interrupt, Layout, Packing, Team, Watched, order, overlap, sorted,
+};
 
 use anabranch_cpu_base::pack;
 use anabranch_op::error::KernelError;

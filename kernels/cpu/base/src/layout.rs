@@ -9,6 +9,8 @@ pub mod narrow;
 pub mod quads;
 pub mod winograd;
 
+pub use integers::FilterSizes;
+
 use crate::elements::{elements, elements_mut};
 use crate::gemm::{Panels, View, pack_panels, pack_rows, transpose};
 use anabranch_op::error::KernelError;
@@ -48,9 +50,8 @@ enum Source {
     Narrow { bits: usize, stride: Option<usize> },
     /// `[depth, lines]` of 8-bit integers, four steps of a line next to each other; 128 is added if `flip`.
     Quads { flip: bool },
-    /// `[lines, depth / taps, taps]` of 8-bit integers, each line by itself (see [`integers`]); 128 is added
-    /// if `flip`.
-    Integers { taps: usize, flip: bool },
+    /// Filters of 8-bit integers, each by itself (see [`integers`]); 128 is added if `flip`.
+    Integers { sizes: FilterSizes, flip: bool },
     /// `[maps, depth, 3 × 3]`: filters whose values at each position form a matrix per panel of output channels.
     Filters {
         #[serde(rename = "filtering")]
@@ -100,11 +101,10 @@ impl Layout {
         Self { matrices, lines: columns, depth, width: quads::PANEL, source: Source::Quads { flip } }
     }
 
-    /// Returns the layout of the weights `[groups, maps, channels, taps]` of an 8-bit integer convolution, to which 128
-    /// is added if `flip`.
-    pub fn filters_of_integers([groups, maps, channels, taps]: [usize; 4], flip: bool) -> Self {
-        let source = Source::Integers { taps, flip };
-        Self { matrices: 1, lines: groups * maps, depth: channels * taps, width: 1, source }
+    /// Returns the layout of the filters of an 8-bit integer convolution, to which 128 is added if `flip`.
+    pub fn filters_of_integers(sizes: FilterSizes, flip: bool) -> Self {
+        let source = Source::Integers { sizes, flip };
+        Self { matrices: 1, lines: sizes.count, depth: sizes.depth(), width: 1, source }
     }
 
     /// Returns the bytes of the packed constant.
@@ -112,7 +112,7 @@ impl Layout {
         match self.source {
             Source::Narrow { bits, .. } => narrow::panel_bytes(self.depth, bits) * self.lines.div_ceil(self.width),
             Source::Quads { .. } => self.matrices * self.quads_bytes(),
-            Source::Integers { .. } => integers::filter_bytes(self.lines, self.depth),
+            Source::Integers { sizes, .. } => sizes.bytes(),
             _ => self.matrices * self.matrix_floats() * size_of::<f32>(),
         }
     }
@@ -181,9 +181,8 @@ impl Layout {
             quads::pack(raw, piece.start % matrix / lines, [depth, lines], flip, packed);
             return;
         }
-        if let Source::Integers { taps, flip } = self.source {
-            let first = piece.start / depth.max(1);
-            integers::pack_filters(raw, first, [lines, depth, taps], flip, packed);
+        if let Source::Integers { sizes, flip } = self.source {
+            sizes.pack(raw, piece.start / depth.max(1), flip, packed);
             return;
         }
         if let Source::Filters { winograd_tile, .. } = self.source {

@@ -23,5 +23,5 @@ pub mod team;
 pub mod vector;
 
 pub use kernel::{Call, CpuKernel, pack};
-pub use layout::{Layout, Packing};
+pub use layout::{FilterSizes, Layout, Packing};
 pub use team::{Interrupt, Team, Watched};

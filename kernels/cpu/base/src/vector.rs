@@ -27,7 +27,8 @@ pub trait Isa {
     /// Sums of integers for each of [`LANES`] columns: two of 16 bits, or one of 32 bits.
     type Sums: Copy;
 
-    /// Whether there are 32 registers of a whole vector each, instead of 16 of half a vector.
+    /// Whether there are 32 registers of a whole vector each, instead of 16 of half a vector. On x86-64 these are the
+    /// registers of AVX-512, with its instructions F, BW, DQ and VL.
     const WIDE: bool;
 
     /// Calls of [`Self::add_quads`] with bytes of at most 15 after which no sum has wrapped.

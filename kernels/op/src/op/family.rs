@@ -85,8 +85,8 @@ impl NodeSpec {
                 if self.size(1, 1) <= 1.0 && maps <= IntegerConv::MOST_MAPS as f64 {
                     return ("conv integer depthwise", vec![flops, written, self.rows_written()]);
                 }
-                // Each group's filters are multiplied by windows that are written first.
-                ("conv integer", vec![flops, written / maps * depth, self.read(1), written])
+                // Quads of the images are written first.
+                ("conv integer", vec![flops, read, self.read(1), written])
             }
             Op::Conv(op) => self.conv_family(op),
             Op::ConvTranspose(_) => {

@@ -16,20 +16,39 @@ pub(super) const ROWS: usize = 8;
 /// Sums of a block.
 pub(super) type Block = [[i32; PANEL]; ROWS];
 
-/// Panel of B.
+/// Panel of B: for each quad of a row of A, the quads of neighbouring columns.
 #[derive(Clone, Copy)]
 pub(super) struct Panel<'a> {
     pub(super) bytes: &'a [u8],
-    /// Bytes from one step's four numbers of all columns to the next.
-    pub(super) stride: usize,
-    /// Columns, a multiple of 16.
+    /// Quad of the first column for each quad of a row.
+    pub(super) starts: &'a Starts,
+    /// Columns, a multiple of [`LANES`].
     pub(super) width: usize,
 }
 
-impl<'a> Panel<'a> {
-    /// Creates a panel whose columns lie next to each other.
-    pub(super) fn dense(bytes: &'a [u8], width: usize) -> Self {
-        Self { bytes, stride: 4 * width, width }
+/// Numbers of quads in a slice.
+pub(super) struct Starts {
+    all: Vec<usize>,
+    greatest: usize,
+}
+
+impl Starts {
+    pub(super) fn new(all: Vec<usize>) -> Self {
+        Self { greatest: all.iter().copied().max().unwrap_or(0), all }
+    }
+
+    /// Returns the starts of `quads` quads of `width` columns that lie one after the other.
+    pub(super) fn dense(quads: usize, width: usize) -> Self {
+        Self::new((0..quads).map(|quad| quad * width).collect())
+    }
+
+    pub(super) fn all(&self) -> &[usize] {
+        &self.all
+    }
+
+    /// Whether a slice of `quads` quads has `width` of them from each start on.
+    pub(super) fn fit(&self, quads: usize, width: usize) -> bool {
+        self.all.is_empty() || quads.checked_sub(width).is_some_and(|most| self.greatest <= most)
     }
 }
 
@@ -70,37 +89,35 @@ impl Dots {
     /// Multiplies rows of A, one or [`ROWS`], by a panel, and writes this part of the block. The length of rows is a
     /// multiple of 4. One of the two operands has signed numbers: A if `signed`.
     pub(super) fn of(self, rows: &[u8], count: usize, panel: Panel<'_>, signed: bool, block: &mut Block) {
-        let Panel { bytes: panel, stride, width } = panel;
-        let quads = rows.len() / (4 * count);
+        let Panel { bytes: panel, starts, width } = panel;
         assert!(matches!(count, 1 | ROWS) && matches!(width, 16 | 32 | PANEL), "blocks of whole registers");
-        let deep = quads == 0 || panel.len() >= (quads - 1) * stride + 4 * width;
-        assert!(rows.len() == count * quads * 4 && deep, "rows as deep as their panel");
-        let sizes = [count, width, quads, stride];
+        let whole = rows.len() == 4 * count * starts.all.len();
+        assert!(whole && starts.fit(panel.len() / 4, width), "rows as deep as their panel");
+        let (starts, sizes) = (&starts.all[..], [count, width]);
         match (self, signed) {
             // SAFETY: only instructions of this processor are constructed; the sizes were checked.
             #[cfg(target_arch = "x86_64")]
-            (Self::Vnni, true) => unsafe { x86::vnni::<true>(rows, panel, sizes, block) },
+            (Self::Vnni, true) => unsafe { x86::vnni::<true>(rows, panel, starts, sizes, block) },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            (Self::Vnni, false) => unsafe { x86::vnni::<false>(rows, panel, sizes, block) },
+            (Self::Vnni, false) => unsafe { x86::vnni::<false>(rows, panel, starts, sizes, block) },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            (Self::Avx2, true) => unsafe { x86::avx2::<true>(rows, panel, sizes, block) },
+            (Self::Avx2, true) => unsafe { x86::avx2::<true>(rows, panel, starts, sizes, block) },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            (Self::Avx2, false) => unsafe { x86::avx2::<false>(rows, panel, sizes, block) },
-            (Self::Portable, _) => portable(rows, panel, sizes, signed, block),
+            (Self::Avx2, false) => unsafe { x86::avx2::<false>(rows, panel, starts, sizes, block) },
+            (Self::Portable, _) => portable(rows, panel, starts, sizes, signed, block),
         }
     }
 
     /// Writes, for each position, the sum of the dot products of a filter's signed quads and unsigned quads. The latter
     /// for quad `i` of the filter and position `p` is `quads[starts[i] + p]`. The number of positions is a multiple of
     /// [`LANES`].
-    pub(super) fn windows(self, filters: &[u8], starts: &[usize], quads: &[u32], sums: &mut [i32]) {
-        assert!(filters.len() == 4 * starts.len() && sums.len().is_multiple_of(LANES), "whole quads and registers");
-        let most = quads.len().checked_sub(sums.len());
-        let fits = |start: &usize| most.is_some_and(|most| *start <= most);
-        assert!(starts.iter().all(fits), "a quad for each filter and position");
+    pub(super) fn windows(self, filters: &[u8], starts: &Starts, quads: &[u32], sums: &mut [i32]) {
+        assert!(filters.len() == 4 * starts.all.len() && sums.len().is_multiple_of(LANES), "whole quads and registers");
+        assert!(starts.fit(quads.len(), sums.len()), "a quad for each filter and position");
+        let starts = &starts.all[..];
         match self {
             // SAFETY: only instructions of this processor are constructed; the sizes were checked.
             #[cfg(target_arch = "x86_64")]
@@ -123,13 +140,13 @@ fn portable_windows(filters: &[u8], starts: &[usize], quads: &[u32], sums: &mut 
     }
 }
 
-fn portable(rows: &[u8], panel: &[u8], [count, width, quads, stride]: [usize; 4], signed: bool, block: &mut Block) {
+fn portable(rows: &[u8], panel: &[u8], starts: &[usize], [count, width]: [usize; 2], signed: bool, block: &mut Block) {
     let wide = |x: u8, signed: bool| if signed { i32::from(x as i8) } else { i32::from(x) };
     block[..count].iter_mut().for_each(|sums| sums[..width].fill(0));
-    for quad in 0..quads {
-        let columns = panel[quad * stride..][..4 * width].as_chunks::<4>().0;
+    for (quad, start) in starts.iter().enumerate() {
+        let columns = panel[4 * start..][..4 * width].as_chunks::<4>().0;
         for (i, sums) in block[..count].iter_mut().enumerate() {
-            let a: [i32; 4] = std::array::from_fn(|s| wide(rows[(i * quads + quad) * 4 + s], signed));
+            let a: [i32; 4] = std::array::from_fn(|s| wide(rows[(i * starts.len() + quad) * 4 + s], signed));
             for (sum, b) in sums.iter_mut().zip(columns) {
                 let dot: i32 = (0..4).map(|s| a[s] * wide(b[s], !signed)).sum();
                 *sum = sum.wrapping_add(dot);

@@ -4,31 +4,34 @@
 //! `Σ (a − o) (b + m − z)` is `Σ a b − (z − m) (Σ a − o · depth) − o Σ b`. The last sum depends on the filter alone,
 //! and the sum before it is needed only if `z ≠ m`.
 
-use super::block::{Dots, Panel, ROWS};
+use super::block::{Dots, Panel, ROWS, Starts};
+use super::depthwise;
 use super::filters::Filters;
 use super::output::{Channel, Form, Output, Parameters};
-use super::quads::Quads;
+use super::panels::{Panels, Part, Run, copy};
+use super::planes::Planes;
 use super::windows::Windows;
-use super::{depthwise, quads};
 use anabranch_cpu_base::elements::elements_mut;
 use anabranch_cpu_base::geometry::{Geometry, Steps};
 use anabranch_cpu_base::layout::quads::PANEL;
-use anabranch_cpu_base::layout::{Layout, PackedInput, Packing};
+use anabranch_cpu_base::layout::{FilterSizes, Layout, PackedInput, Packing};
 use anabranch_cpu_base::team::{Grid, Tile, with_workspace};
-use anabranch_cpu_base::vector::{Isa, Loop, vectorised};
+use anabranch_cpu_base::vector::{Isa, LANES, Loop, vectorised};
 use anabranch_cpu_base::{Call, CpuKernel};
 use anabranch_op::dtype::DType;
 use anabranch_op::error::KernelError;
 use anabranch_op::op::{IntegerConv, NodeSpec};
 use anabranch_op::shape::Shape;
 use anabranch_op::tensor::Buffer;
-use std::ops::Range;
 use std::sync::Arc;
 
-/// Approximate products of a tile: its windows are packed in much less time.
+/// Approximate products of a tile.
 const TILE_PRODUCTS: usize = 1 << 22;
 
-/// Filters of a tile if there are few tiles.
+/// Maximum bytes of the quads that a tile reads, unless it is of a few panels: half of an L2 cache of 1 MiB.
+const TILE_BYTES: usize = 1 << 19;
+
+/// Maximum filters of a tile if there are few tiles.
 const TILE_FILTERS: usize = 8 * ROWS;
 
 /// Number of tiles that keep a team busy.
@@ -50,11 +53,15 @@ pub(super) fn prepare_for(
 ) -> Result<Box<dyn CpuKernel>, KernelError> {
     let IntegerConv { strides, pads, dilations, group, .. } = *op;
     let steps = Steps { strides, pads, dilations };
-    let geometry = Geometry::new(node, node.inputs[0].shape.dims(), node.outputs[0].shape.dims(), steps, group)?;
-    Ok(match depthwise::Kernel::suits(&geometry) {
-        true => Box::new(depthwise::Kernel::new(dots, geometry, op, node)),
-        false => Box::new(Kernel::new(dots, geometry, op, node, constants)?),
-    })
+    let mut geometry = Geometry::new(node, node.inputs[0].shape.dims(), node.outputs[0].shape.dims(), steps, group)?;
+    if geometry.is_pointwise() {
+        // No row has a border, so that an image is one row.
+        (geometry.size, geometry.output) = ([1, geometry.plane()], [1, geometry.pixels()]);
+    }
+    if let Some(kernel) = depthwise::Kernel::new(dots, geometry, op, node, constants) {
+        return Ok(Box::new(kernel));
+    }
+    Ok(Box::new(Kernel::new(dots, geometry, op, node, constants)?))
 }
 
 struct Kernel {
@@ -66,7 +73,10 @@ struct Kernel {
     moved: u8,
     border: u8,
     form: Form,
+    sizes: FilterSizes,
     filters: PackedInput,
+    /// Planes of the images. Without them, windows are copied.
+    planes: Option<Planes>,
     grid: Grid,
 }
 
@@ -79,29 +89,38 @@ impl Kernel {
         constants: &[bool],
     ) -> Result<Self, KernelError> {
         let (batch, rows, columns) = (geometry.images * geometry.group, geometry.group_maps(), geometry.pixels());
-        let depth = geometry.depth();
+        let sizes = FilterSizes { count: geometry.maps, channels: geometry.group_channels(), window: geometry.window };
         // This bounds all sizes that are computed below, and it fits the address space.
-        Shape::new([batch, rows.max(columns.next_multiple_of(PANEL)), depth.next_multiple_of(4)])?;
-        let panels = (TILE_PRODUCTS / (rows * depth * PANEL).max(1)).max(1);
-        let tile_columns = panels * PANEL;
-        let few = batch * columns.div_ceil(tile_columns) < ENOUGH_TILES;
+        Shape::new([batch, rows.max(columns.next_multiple_of(PANEL)), sizes.row_bytes()])?;
         let [signed, filters_signed] = [&node.inputs[0], &node.inputs[1]].map(|of| of.dtype == DType::I8);
+        // The border is the bits of the number, for either type.
+        let (offset, border) = (if signed { 128 } else { 0 }, op.border as u8);
+        let planes = Planes::new(geometry, geometry.output[0], [offset, border]);
+        let position = planes.as_ref().map_or(sizes.row_bytes(), Planes::position_bytes);
+        let least = if planes.is_some() { 4 * PANEL } else { PANEL };
+        let most = (TILE_BYTES / position.max(1)).max(least);
+        let tile_columns = (TILE_PRODUCTS / (rows * sizes.depth()).max(1)).clamp(least, most) / PANEL * PANEL;
+        let enough = (batch * columns).div_ceil(ENOUGH_TILES).next_multiple_of(PANEL).max(least);
+        let tile_columns = tile_columns.min(enough);
+        let few = batch * columns.div_ceil(tile_columns) < ENOUGH_TILES;
+        let part = rows.div_ceil(ENOUGH_TILES).next_multiple_of(ROWS).min(TILE_FILTERS);
         Ok(Self {
             dots,
             geometry,
-            offset: if signed { 128 } else { 0 },
+            offset,
             moved: if filters_signed { 0 } else { 128 },
-            // Bits of the number, for either type.
-            border: op.border as u8,
+            border,
             form: Form::new(node, op.zero_points, op.rounding),
-            filters: PackedInput::new(1, Layout::filters_of_integers(geometry.weights(), !filters_signed), constants),
-            grid: Grid { batch, rows, columns, tile_rows: if few { TILE_FILTERS } else { rows }, tile_columns },
+            sizes,
+            filters: PackedInput::new(1, Layout::filters_of_integers(sizes, !filters_signed), constants),
+            planes,
+            grid: Grid { batch, rows, columns, tile_rows: if few { part } else { rows }, tile_columns },
         })
     }
 
-    /// Returns the quads of the images, if they are written first.
+    /// Returns the quads of the images.
     fn image_quads(&self) -> usize {
-        if quads::suits(&self.geometry) { quads::count(&self.geometry) } else { 0 }
+        self.planes.as_ref().map_or(0, Planes::count)
     }
 
     /// Returns what is added to a sum of windows' numbers to be the sum of the numbers as they were given.
@@ -110,64 +129,69 @@ impl Kernel {
     }
 
     fn compute<T: Output>(&self, tile: &mut Tile<'_, T>, inputs: &[&[u8]], filters: Filters<'_>, quads: &[u32]) {
+        let columns = tile.columns.clone();
+        if let Some(planes) = &self.planes {
+            let panels = Panels::new(&columns, self.geometry.output[1], planes.pitch);
+            let quads = &quads[tile.matrix * planes.group_quads()..];
+            self.multiply(tile, inputs, filters, (quads, &planes.starts, &panels));
+            return;
+        }
         let geometry = &self.geometry;
         let length = geometry.group_channels() * geometry.plane();
-        let border = u32::from_ne_bytes([self.border ^ self.offset; 4]);
-        let image = Quads { geometry, image: quads.get(tile.matrix * length / 4..).unwrap_or(&[]), border };
-        let windows = Windows {
-            geometry,
-            image: &inputs[0][tile.matrix * length..][..length],
-            mask: self.offset,
-            border: self.border,
-        };
-        let first = tile.matrix % geometry.group * geometry.group_maps() + tile.rows.start;
+        let image = &inputs[0][tile.matrix * length..][..length];
+        let windows = Windows { geometry, image, mask: self.offset, border: self.border };
+        let (quads, width) = (self.sizes.row_bytes() / 4, columns.len().next_multiple_of(LANES));
+        with_workspace(quads * width, |workspace| {
+            let workspace: &mut [u32] = bytemuck::cast_slice_mut(workspace);
+            windows.write(columns.clone(), width, workspace);
+            let panels = Panels::new(&(0..columns.len()), columns.len(), width);
+            self.multiply(tile, inputs, filters, (workspace, &Starts::dense(quads, width), &panels));
+        });
+    }
+
+    /// Multiplies filters by the windows that start at these positions of quads.
+    fn multiply<T: Output>(
+        &self,
+        tile: &mut Tile<'_, T>,
+        inputs: &[&[u8]],
+        filters: Filters<'_>,
+        (quads, starts, panels): (&[u32], &Starts, &Panels),
+    ) {
+        let first = tile.matrix % self.geometry.group * self.geometry.group_maps() + tile.rows.start;
         let parameters = self.form.parameters(inputs);
         let channel = |row: usize| {
             let excess = i32::from(self.offset).wrapping_mul(filters.sum(row));
             parameters.channel(row, i32::from(self.moved), excess)
         };
         let channels: Vec<_> = (first..first + tile.rows.len()).map(channel).collect();
-        let summed = channels.iter().any(|channel| channel.zero != 0);
-        let mut block = [[0; PANEL]; ROWS];
-        let depth = filters.row / 4;
-        with_workspace(depth * PANEL, |workspace| {
-            let workspace: &mut [u32] = bytemuck::cast_slice_mut(workspace);
-            let columns = tile.columns.clone();
-            for start in columns.clone().step_by(PANEL) {
-                let end = columns.end.min(start + PANEL);
-                let width = (end - start).next_multiple_of(16);
-                let panel = match quads {
-                    [] => windows.panel(start..end, width, &mut workspace[..depth * width]),
-                    _ => image.panel(start..end, width, &mut workspace[..depth * width]),
-                };
-                let mut totals = [self.shift(); PANEL];
-                if summed {
-                    vectorised(Totals { panel, quads: depth, totals: &mut totals });
-                }
-                let mut top = 0;
-                while top < tile.rows.len() {
-                    let count = if tile.rows.len() - top < ROWS { 1 } else { ROWS };
-                    self.dots.of(filters.rows(first + top, count), count, panel, true, &mut block);
-                    vectorised(Finish {
-                        block: &mut block[..count],
-                        parameters: &parameters,
-                        channels: &channels[top..],
-                        totals: &totals,
-                        top,
-                        columns: start - columns.start..end - columns.start,
-                        tile,
-                    });
-                    top += count;
-                }
+        let panel =
+            |part: &Part| Panel { bytes: bytemuck::cast_slice(&quads[part.first..]), starts, width: part.width };
+        let mut totals = Vec::new();
+        if channels.iter().any(|channel| channel.zero != 0) {
+            totals.resize(panels.parts.len(), [self.shift(); PANEL]);
+            for (part, totals) in panels.parts.iter().zip(&mut totals) {
+                vectorised(Totals { panel: panel(part), totals });
             }
-        });
+        }
+        let mut block = [[0; PANEL]; ROWS];
+        let mut top = 0;
+        while top < tile.rows.len() {
+            let count = if tile.rows.len() - top < ROWS { 1 } else { ROWS };
+            let rows = filters.rows(first + top, count);
+            for (at, part) in panels.parts.iter().enumerate() {
+                self.dots.of(rows, count, panel(part), true, &mut block);
+                let (block, channels, totals) = (&mut block[..count], &channels[top..], totals.get(at));
+                let parameters = &parameters;
+                vectorised(Finish { block, parameters, channels, totals, top, runs: panels.runs(part), tile });
+            }
+            top += count;
+        }
     }
 }
 
-/// Loop that adds, for each output, the numbers of its window.
+/// Loop that adds, for each column, the numbers of its window.
 struct Totals<'a> {
     panel: Panel<'a>,
-    quads: usize,
     totals: &'a mut [i32; PANEL],
 }
 
@@ -176,9 +200,9 @@ impl Loop for Totals<'_> {
 
     #[inline(always)]
     fn run<I: Isa>(self) {
-        let Panel { bytes, stride, width } = self.panel;
-        for quad in 0..self.quads {
-            let quads = bytes[quad * stride..][..4 * width].as_chunks::<4>().0;
+        let Panel { bytes, starts, width } = self.panel;
+        for start in starts.all() {
+            let quads = bytes[4 * start..][..4 * width].as_chunks::<4>().0;
             for (total, quad) in self.totals.iter_mut().zip(quads) {
                 *total = quad.iter().fold(*total, |total, number| total.wrapping_add(i32::from(*number)));
             }
@@ -192,11 +216,12 @@ struct Finish<'a, 't, T> {
     parameters: &'a Parameters<'a>,
     /// Parameters of the block's rows, and of later ones.
     channels: &'a [Channel],
-    /// Sums of the numbers of each window.
-    totals: &'a [i32; PANEL],
-    /// First row, and columns, in the tile.
+    /// Sums of the numbers of each window, if a correction needs them.
+    totals: Option<&'a [i32; PANEL]>,
+    /// First row of the tile.
     top: usize,
-    columns: Range<usize>,
+    /// Outputs among the columns.
+    runs: &'a [Run],
     tile: &'a mut Tile<'t, T>,
 }
 
@@ -205,15 +230,23 @@ impl<T: Output> Loop for Finish<'_, '_, T> {
 
     #[inline(always)]
     fn run<I: Isa>(self) {
-        let Self { block, parameters, channels, totals, top, columns, tile } = self;
+        let Self { block, parameters, channels, totals, top, runs, tile } = self;
         for (i, (products, channel)) in block.iter_mut().zip(channels).enumerate() {
-            if channel.zero != 0 {
+            if let (true, Some(totals)) = (channel.zero != 0, totals) {
                 for (product, total) in products.iter_mut().zip(totals) {
                     *product = product.wrapping_sub(channel.zero.wrapping_mul(*total));
                 }
             }
-            let out = &mut tile.row(top + i)[columns.clone()];
-            T::write_channel::<I>(parameters, channel, products, out);
+            let out = tile.row(top + i);
+            if let [Run { column: 0, to, length }] = runs {
+                T::write_channel::<I>(parameters, channel, products, &mut out[*to..][..*length]);
+                continue;
+            }
+            let mut made = [T::default(); PANEL];
+            T::write_channel::<I>(parameters, channel, products, &mut made);
+            for Run { column, to, length } in runs {
+                copy(&made[*column..][..*length], &mut out[*to..][..*length]);
+            }
         }
     }
 }
@@ -235,9 +268,9 @@ impl CpuKernel for Kernel {
         let scratch = elements_mut::<u32>(call.scratch);
         let (quads, scratch) = scratch.split_at_mut(self.image_quads());
         let packed = self.filters.matrices(call.inputs, bytemuck::cast_slice_mut(scratch))?;
-        let filters = Filters::new(packed.bytes(), self.geometry.maps, self.geometry.depth());
-        if !quads.is_empty() {
-            quads::write(&self.geometry, call.inputs[0], self.offset, call.team, quads);
+        let filters = Filters::new(packed.bytes(), self.sizes);
+        if let Some(planes) = &self.planes {
+            planes.write(call.inputs[0], call.team, quads);
         }
         let (output, inputs, quads) = (&mut *call.outputs[0], call.inputs, &*quads);
         match self.form.is_rounded() {

@@ -148,8 +148,20 @@ fn many_channels_of_large_and_small_images_are_exact() {
         // Taps far apart, and a distance that a single tap does not have.
         let far = IntegerConv { dilations: [9, 11], pads: [9, 11, 9, 11], ..bands.clone() };
         check(dots, &far, Sizes { window: [3, 3], size: [20, 30], ..sizes }, ([DType::U8, DType::I8], None), true);
-        let apart = IntegerConv { dilations: [300; 2], pads: [300; 4], ..bands.clone() };
-        check(dots, &apart, Sizes { window: [3, 3], size: [8, 8], ..sizes }, ([DType::U8, DType::I8], None), true);
+        let apart = IntegerConv { dilations: [300; 2], pads: [300; 4], zero_points: true, ..bands.clone() };
+        for channels in [1, 5, 8] {
+            let sizes = Sizes { window: [3, 3], size: [8, 8], channels, maps: 3, ..sizes };
+            check(dots, &apart, sizes, ([DType::I8, DType::U8], None), true);
+        }
+        // Rows of several chunks and tiles, and windows of many rows.
+        for (channels, maps) in [(1, 2), (3, 3), (4, 8)] {
+            let sizes = Sizes { size: [2, 1100], group: 2, channels, maps, window: [2, 5], ..sizes };
+            let op = IntegerConv { group: 2, zero_points: true, ..op.clone() };
+            check(dots, &op, sizes, ([DType::U8; 2], None), true);
+            check(dots, &IntegerConv { strides: [2, 3], ..op.clone() }, sizes, ([DType::I8; 2], None), true);
+            let high = IntegerConv { pads: [15, 1, 15, 1], ..op };
+            check(dots, &high, Sizes { size: [12, 9], window: [31, 3], ..sizes }, ([DType::I8, DType::U8], None), true);
+        }
         let single = IntegerConv { dilations: [usize::MAX / 2; 2], pads: [0; 4], ..bands.clone() };
         check(dots, &single, Sizes { window: [1, 1], size: [8, 8], ..sizes }, ([DType::U8, DType::I8], None), true);
         let sizes = Sizes { size: [56, 56], window: [3, 3], ..sizes };

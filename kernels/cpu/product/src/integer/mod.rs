@@ -8,7 +8,8 @@ mod conv;
 mod depthwise;
 mod filters;
 mod output;
-mod quads;
+mod panels;
+mod planes;
 mod windows;
 #[cfg(target_arch = "x86_64")]
 mod x86;
@@ -27,7 +28,7 @@ use anabranch_op::error::KernelError;
 use anabranch_op::op::{IntegerMatMul, NodeSpec};
 use anabranch_op::shape::Shape;
 use anabranch_op::tensor::Buffer;
-use block::{Block, Dots, Panel, ROWS};
+use block::{Block, Dots, Panel, ROWS, Starts};
 use output::{Form, Output, Parameters};
 use std::sync::Arc;
 
@@ -65,6 +66,8 @@ struct Kernel {
     /// Number that packing added to B's numbers.
     moved: i32,
     weights: PackedInput,
+    /// Quads of a panel.
+    starts: Starts,
     form: Form,
     grid: Grid,
 }
@@ -105,6 +108,7 @@ impl Kernel {
             signed: a,
             moved,
             weights: PackedInput::new(1, layout, constants),
+            starts: Starts::dense(depth.div_ceil(4), PANEL),
             form: Form::new(node, op.zero_points, op.rounding),
             grid: Grid {
                 batch: batches.count(),
@@ -146,12 +150,13 @@ impl Kernel {
             let mut block = [[0; PANEL]; ROWS];
             for first in columns.clone().step_by(PANEL) {
                 let panel = &b[first / PANEL * panel_bytes(self.depth)..][..panel_bytes(self.depth)];
+                let panel = Panel { bytes: panel, starts: &self.starts, width: PANEL };
                 let count = PANEL.min(columns.end - first);
                 let parameters = parameters.part(first, count);
                 for top in (0..tile.rows.len()).step_by(ROWS) {
                     let count = if tile.rows.len() - top == 1 { 1 } else { ROWS };
                     let rows = &copy[top * deep..][..count * deep];
-                    self.dots.of(rows, count, Panel::dense(panel, PANEL), self.signed, &mut block);
+                    self.dots.of(rows, count, panel, self.signed, &mut block);
                     let totals = corrected.then(|| &totals[top..]);
                     let at = [top, first - columns.start];
                     vectorised(Finish { block: &mut block, parameters, totals, moved: self.moved, at, tile });

@@ -1,10 +1,14 @@
 //! Outputs of products of 8-bit integers: exact sums, or sums rounded to a grid of 8 bits.
 
+#[cfg(target_arch = "x86_64")]
+use super::x86;
 use anabranch_cpu_base::elements::elements;
-use anabranch_cpu_base::layout::quads::PANEL;
-use anabranch_cpu_base::vector::Isa;
+use anabranch_cpu_base::vector::{Isa, LANES};
 use anabranch_op::dtype::DType;
 use anabranch_op::op::{NodeSpec, Rounding};
+
+/// Maximum sums that are rounded at once.
+pub(super) const ROUNDED: usize = 4 * LANES;
 
 /// 1.5 · 2⁵²: a number of small magnitude added to it is rounded to an integer, which is in the low bits of the sum.
 const INTEGERS: f64 = 6_755_399_441_055_744.0;
@@ -42,7 +46,17 @@ impl Form {
         let zero = if self.signed { i32::from(byte as i8) } else { i32::from(byte) };
         let [least, greatest] = [least, greatest].map(|bound| f64::from(i32::from(bound) - zero));
         let (scales, offsets) = (elements(own[at]), elements(own[at + 1]));
-        Parameters { summands: elements(own[0]), zero_points, scales, offsets, zero, least, greatest }
+        Parameters {
+            summands: elements(own[0]),
+            zero_points,
+            scales,
+            offsets,
+            zero,
+            least,
+            greatest,
+            #[cfg(target_arch = "x86_64")]
+            grid: x86::Grid::new([least, greatest], zero, self.signed),
+        }
     }
 }
 
@@ -59,11 +73,22 @@ pub(super) struct Parameters<'a> {
     /// Bounds of the output, less its zero point.
     least: f64,
     greatest: f64,
+    #[cfg(target_arch = "x86_64")]
+    grid: x86::Grid,
 }
 
 impl<'a> Parameters<'a> {
-    const EXACT: Self =
-        Self { summands: &[], zero_points: None, scales: &[], offsets: &[], zero: 0, least: 0.0, greatest: 0.0 };
+    const EXACT: Self = Self {
+        summands: &[],
+        zero_points: None,
+        scales: &[],
+        offsets: &[],
+        zero: 0,
+        least: 0.0,
+        greatest: 0.0,
+        #[cfg(target_arch = "x86_64")]
+        grid: x86::Grid::NONE,
+    };
 
     /// Returns the parameters of `count` channels or columns from `first` on.
     pub(super) fn part(self, first: usize, count: usize) -> Self {
@@ -99,30 +124,23 @@ impl<'a> Parameters<'a> {
 
     #[inline(always)]
     fn rounded<I: Isa>(&self, sum: i32, scale: f64, offset: f64) -> u8 {
-        let undefined = I::fused_f64(f64::from(sum), scale, offset).is_nan();
-        if undefined { 0 } else { self.rounded_finite::<I>(sum, scale, offset) }
-    }
-
-    /// Rounds a sum whose result is not NaN.
-    #[inline(always)]
-    fn rounded_finite<I: Isa>(&self, sum: i32, scale: f64, offset: f64) -> u8 {
         let x = I::fused_f64(f64::from(sum), scale, offset);
+        let undefined = x.is_nan();
         let x = if x > self.least { x } else { self.least };
         let x = if x < self.greatest { x } else { self.greatest };
-        ((x + INTEGERS).to_bits() as i32).wrapping_add(self.zero) as u8
+        let made = ((x + INTEGERS).to_bits() as i32).wrapping_add(self.zero) as u8;
+        if undefined { 0 } else { made }
     }
 
-    /// Rounds sums of a channel.
+    /// Rounds sums of a channel, at most [`ROUNDED`].
     #[inline(always)]
-    fn round<I: Isa>(&self, channel: &Channel, sums: &[i32; PANEL], to: &mut [u8; PANEL]) {
-        // Wide registers round `f64` as fast as they round `f32` and look for what is not certain.
-        if I::WIDE && channel.certain >= 0 {
-            for (to, sum) in to.iter_mut().zip(sums) {
-                *to = self.rounded_finite::<I>(sum.wrapping_add(channel.summand), channel.scale, channel.offset);
-            }
-            return;
-        }
-        if self.round_in_f32::<I>(channel, sums, to) {
+    fn round<I: Isa>(&self, channel: &Channel, sums: &[i32], to: &mut [u8]) {
+        let certain = match I::WIDE {
+            #[cfg(target_arch = "x86_64")]
+            true => self.round_wide(channel, sums, to),
+            _ => self.round_in_f32::<I>(channel, sums, to),
+        };
+        if certain {
             return;
         }
         for (to, sum) in to.iter_mut().zip(sums) {
@@ -130,9 +148,20 @@ impl<'a> Parameters<'a> {
         }
     }
 
+    /// As [`Self::round_in_f32`], with instructions of AVX-512.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    fn round_wide(&self, channel: &Channel, sums: &[i32], to: &mut [u8]) -> bool {
+        let certain = if channel.certain < 0 { -1.0 } else { f32::from_bits(channel.certain as u32) };
+        let scale = [channel.scale as f32, channel.offset as f32, certain];
+        assert!(sums.len() == to.len() && to.len() <= ROUNDED, "as many results as sums");
+        // SAFETY: on this architecture, wide registers are those of AVX-512 with these features (see `Isa`).
+        unsafe { x86::round(sums, channel.summand, scale, &self.grid, to) }
+    }
+
     /// Rounds sums in `f32`, which is faster. Returns whether all are certain to be right.
     #[inline(always)]
-    fn round_in_f32<I: Isa>(&self, channel: &Channel, sums: &[i32; PANEL], to: &mut [u8; PANEL]) -> bool {
+    fn round_in_f32<I: Isa>(&self, channel: &Channel, sums: &[i32], to: &mut [u8]) -> bool {
         let (least, greatest, zero) = (self.least as f32, self.greatest as f32, self.zero);
         let (scale, offset) = (channel.scale as f32, channel.offset as f32);
         // Negative if a distance exceeds what is certain. Distances are positive, and so are their bits.
@@ -199,16 +228,8 @@ impl Output for i32 {
 impl Output for u8 {
     #[inline(always)]
     fn write_channel<I: Isa>(parameters: &Parameters<'_>, channel: &Channel, sums: &[i32], to: &mut [Self]) {
-        let sums = &sums[..to.len()];
-        let (blocks, rest) = to.as_chunks_mut::<PANEL>();
-        for (sums, to) in sums.as_chunks::<PANEL>().0.iter().zip(blocks) {
+        for (sums, to) in sums[..to.len()].chunks(ROUNDED).zip(to.chunks_mut(ROUNDED)) {
             parameters.round::<I>(channel, sums, to);
-        }
-        if !rest.is_empty() {
-            let (mut last, mut made) = ([0; PANEL], [0; PANEL]);
-            last[..rest.len()].copy_from_slice(sums.as_chunks::<PANEL>().1);
-            parameters.round::<I>(channel, &last, &mut made);
-            rest.copy_from_slice(&made[..rest.len()]);
         }
     }
 

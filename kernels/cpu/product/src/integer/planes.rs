@@ -1,0 +1,327 @@
+//! Images of 8-bit integers as planes of quads, which dot products of four bytes read without a copy of the windows.
+//!
+//! A product's steps go through the columns of the window, in a column through its rows, and in a row through all
+//! channels. Four steps of a column are a quad. A plane has a quad for each position of the window, row by row, and for
+//! positions between two rows that are no outputs. Windows that are shifted read the same plane further on:
+//!
+//! - If windows move by several columns, each column of the window modulo that stride has planes of its own.
+//! - If the channels are a multiple of four, all numbers of a quad are of one row of the window. Then planes are shared
+//!   by rows of the window, too, which differ by a multiple of the stride.
+
+use super::block::Starts;
+use super::panels::copy;
+use anabranch_cpu_base::geometry::Geometry;
+use anabranch_cpu_base::layout::quads::PANEL;
+use anabranch_cpu_base::team::{Grid, Team, with_workspace};
+use anabranch_cpu_base::vector::{Isa, LANES, Loop, vectorised};
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// Numbers of a quad.
+const QUAD: usize = 4;
+
+/// Approximate quads that a thread writes at once.
+const TILE_QUADS: usize = 1 << 14;
+
+/// Approximate quads whose numbers lie in the innermost cache while they are written.
+const BAND_QUADS: usize = 1 << 12;
+
+/// Rows that are written together though they are many quads: all copy the rows of the window.
+pub(super) const LEAST_ROWS: usize = 4;
+
+/// Maximum ratio of the planes' bytes and those of the image and the output.
+const MOST_RATIO: usize = 32;
+
+/// Planes of the images, and where windows read them.
+pub(super) struct Planes {
+    geometry: Geometry,
+    /// Planes of a group of an image.
+    planes: Vec<Plane>,
+    rows: usize,
+    /// Positions of a row.
+    pub(super) pitch: usize,
+    /// First quad of the first window for each quad of a filter.
+    pub(super) starts: Starts,
+    /// Flips the bits of each number of an image.
+    mask: u8,
+    /// Number around an image, before it is flipped.
+    border: u8,
+}
+
+/// Plane, whose quads are made of strips: rows of a channel that are a stride apart, with the border around them.
+struct Plane {
+    /// Channel of the group, and first row of the image with its border.
+    strips: Vec<[usize; 2]>,
+    /// Strip of each number of a quad, and its row there.
+    sources: [[usize; 2]; QUAD],
+    /// Bits of the numbers of a quad that are not missing: the last of a column of the window may be.
+    present: u32,
+    /// First column of the image with its border.
+    column: usize,
+}
+
+impl Plane {
+    /// Returns a plane whose numbers are those of these channels and rows.
+    fn new(numbers: [Option<[usize; 2]>; QUAD], column: usize, stride: usize) -> Self {
+        let mut strips = Vec::new();
+        let sources = numbers.map(|number| {
+            let Some([channel, row]) = number else { return [0, 0] };
+            let strip = [channel, row % stride];
+            let at = strips.iter().position(|known| *known == strip).unwrap_or_else(|| {
+                strips.push(strip);
+                strips.len() - 1
+            });
+            [at, row / stride]
+        });
+        let present = u32::from_ne_bytes(numbers.map(|number| if number.is_some() { u8::MAX } else { 0 }));
+        Self { strips, sources, present, column }
+    }
+
+    /// Returns the rows of a strip that are read below the plane's row of the same number.
+    fn below(&self) -> usize {
+        self.sources.iter().map(|[_, row]| *row).max().unwrap_or(0)
+    }
+}
+
+impl Planes {
+    /// Returns the planes for so many rows of the output. `None` if they would be much larger than the image and the
+    /// output, as windows with distant elements demand. Numbers of the images are flipped by `mask`; `border` is the
+    /// number around an image before that. O(depth of a window).
+    pub(super) fn new(geometry: Geometry, rows: usize, [mask, border]: [u8; 2]) -> Option<Self> {
+        let Geometry { window: [high, wide], steps, output, .. } = geometry;
+        let (channels, [down, right]) = (geometry.group_channels(), steps.strides);
+        let below = |row: usize| row.saturating_mul(steps.dilations[0]);
+        let beside = |column: usize| column.saturating_mul(steps.dilations[1]);
+        let shared = channels.is_multiple_of(QUAD);
+        let rows = rows.saturating_add(if shared { below(high - 1) / down } else { 0 });
+        let pitch = output[1].saturating_add(beside(wide - 1) / right);
+        let size = rows.saturating_mul(pitch);
+        let quads = (high * channels).div_ceil(QUAD);
+        let (mut planes, mut starts, mut known) = (Vec::new(), Vec::with_capacity(wide * quads), HashMap::new());
+        for (column, quad) in (0..wide).flat_map(|column| (0..quads).map(move |quad| (beside(column), quad))) {
+            let row = if shared { below(quad * QUAD / channels) } else { 0 };
+            let source = |step: usize| match shared {
+                true => Some([step % channels, row % down]),
+                false => (step < high * channels).then(|| [step % channels, below(step / channels)]),
+            };
+            let numbers = std::array::from_fn(|i| source(quad * QUAD + i));
+            let number = *known.entry((numbers, column % right)).or_insert_with(|| {
+                planes.push(Plane::new(numbers, column % right, down));
+                planes.len() - 1
+            });
+            let start = number.saturating_mul(size).saturating_add((row / down).saturating_mul(pitch));
+            starts.push(start.saturating_add(column / right));
+        }
+        let most = (geometry.plane() + geometry.pixels()).saturating_mul(MOST_RATIO * channels);
+        // A thread's strips have at most as many rows as a plane, and those below it.
+        let strips = rows.saturating_add(below(high - 1)).saturating_mul(pitch);
+        let bytes = planes.len().saturating_mul(size).saturating_add(strips).saturating_mul(QUAD);
+        (bytes <= most).then(|| Self { geometry, planes, rows, pitch, starts: Starts::new(starts), mask, border })
+    }
+
+    /// Returns the quads of a plane.
+    fn size(&self) -> usize {
+        self.rows * self.pitch
+    }
+
+    /// Returns the quads of a group of an image.
+    pub(super) fn group_quads(&self) -> usize {
+        self.planes.len() * self.size()
+    }
+
+    /// Returns the bytes of the planes for each position of the window.
+    pub(super) fn position_bytes(&self) -> usize {
+        QUAD * self.planes.len()
+    }
+
+    /// Returns the quads of all images, and those after them that a panel may reach.
+    pub(super) fn count(&self) -> usize {
+        self.geometry.images * self.geometry.group * self.group_quads() + PANEL
+    }
+
+    /// Returns the bytes of the strips for so many rows of a plane, and those after them that are read.
+    pub(super) fn strip_bytes(&self, rows: usize) -> usize {
+        let lines = |plane: &Plane| plane.strips.len() * (rows + plane.below());
+        self.planes.iter().map(lines).max().unwrap_or(0) * self.pitch + LANES
+    }
+
+    /// Writes all quads of the images.
+    pub(super) fn write(&self, images: &[u8], team: &Team, quads: &mut [u32]) {
+        let (planes, size) = (self.planes.len(), self.size());
+        let rows = self.geometry.images * self.geometry.group * planes;
+        let tile_rows = (TILE_QUADS / size.max(1)).max(1);
+        let grid = Grid { batch: 1, rows, columns: size, tile_rows, tile_columns: size };
+        let (quads, beyond) = quads.split_at_mut(rows * size);
+        beyond.fill(0);
+        let band = (BAND_QUADS / self.pitch.max(1)).max(LEAST_ROWS).min(self.rows);
+        team.run_tiles(quads, grid, &|mut tile| {
+            with_workspace(self.strip_bytes(band).div_ceil(QUAD), |workspace| {
+                let strips: &mut [u8] = bytemuck::cast_slice_mut(workspace);
+                for (at, row) in tile.rows.clone().enumerate() {
+                    let (groups, numbers) = (row / planes..row / planes + 1, row % planes..row % planes + 1);
+                    for start in (0..self.rows).step_by(band.max(1)) {
+                        let (rows, groups, numbers) =
+                            (start..self.rows.min(start + band), groups.clone(), numbers.clone());
+                        let (strips, quads) = (&mut *strips, &mut tile.row(at)[start * self.pitch..]);
+                        vectorised(Write { planes: self, images, groups, numbers, rows, strips, quads });
+                    }
+                }
+            });
+        });
+    }
+
+    /// Writes the quads of groups, numbered through all images, for some rows of the output, at most as many as a plane
+    /// has.
+    pub(super) fn write_rows(
+        &self,
+        images: &[u8],
+        groups: Range<usize>,
+        rows: Range<usize>,
+        strips: &mut [u8],
+        quads: &mut [u32],
+    ) {
+        vectorised(Write { planes: self, images, groups, numbers: 0..self.planes.len(), rows, strips, quads });
+    }
+
+    /// Returns the positions of a row of a plane that lie inside the image, and the image's column of the first.
+    #[inline(always)]
+    fn inside(&self, plane: &Plane) -> (Range<usize>, usize) {
+        let (left, stride) = (self.geometry.steps.pads[1], self.geometry.steps.strides[1]);
+        let first = left.saturating_sub(plane.column).div_ceil(stride).min(self.pitch);
+        let end = (self.geometry.size[1] + left).saturating_sub(plane.column).div_ceil(stride);
+        let end = end.clamp(first, self.pitch);
+        (first..end, if first < end { first * stride + plane.column - left } else { 0 })
+    }
+}
+
+/// Loop that writes planes.
+struct Write<'a> {
+    planes: &'a Planes,
+    images: &'a [u8],
+    /// Groups, numbered through all images.
+    groups: Range<usize>,
+    /// Planes of each group.
+    numbers: Range<usize>,
+    /// Rows of the planes.
+    rows: Range<usize>,
+    /// Memory for the strips of a plane.
+    strips: &'a mut [u8],
+    /// These planes of the first group, then those of the next. The rows are the first of a plane.
+    quads: &'a mut [u32],
+}
+
+impl Loop for Write<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<I: Isa>(self) {
+        let Self { planes: of, images, groups, numbers, rows, strips, quads } = self;
+        let length = of.geometry.group_channels() * of.geometry.plane();
+        let flip = u32::from_ne_bytes([of.mask; QUAD]);
+        let positions = rows.len() * of.pitch;
+        for (at, number) in numbers.clone().enumerate() {
+            let plane = &of.planes[number];
+            let lines = rows.len() + plane.below();
+            let strip = lines * of.pitch;
+            if of.geometry.is_pointwise() {
+                // An image is one row without a border.
+                let starts = plane.sources.map(|[strip, _]| plane.strips[strip][0] * positions);
+                for group in groups.clone() {
+                    let quads = &mut quads[((group - groups.start) * numbers.len() + at) * of.size()..][..positions];
+                    interleave(&images[group * length..], starts, flip, plane.present, quads);
+                }
+                continue;
+            }
+            // The border is the same in all groups.
+            strips[..plane.strips.len() * strip].fill(of.border);
+            let starts = plane.sources.map(|[number, row]| number * strip + row * of.pitch);
+            for group in groups.clone() {
+                for ([channel, first], strip) in plane.strips.iter().zip(strips.chunks_exact_mut(strip.max(1))) {
+                    let image = &images[group * length + channel * of.geometry.plane()..][..of.geometry.plane()];
+                    of.copy(image, plane, *first, rows.start..rows.start + lines, strip);
+                }
+                let quads = &mut quads[((group - groups.start) * numbers.len() + at) * of.size()..][..positions];
+                interleave(strips, starts, flip, plane.present, quads);
+            }
+        }
+    }
+}
+
+impl Planes {
+    /// Copies rows of a channel to a strip: those from `first` on, a stride apart, of these numbers. Rows and columns
+    /// outside the image stay as they are.
+    #[inline(always)]
+    fn copy(&self, image: &[u8], plane: &Plane, first: usize, rows: Range<usize>, strip: &mut [u8]) {
+        let Geometry { size, steps, .. } = self.geometry;
+        let (inside, column) = self.inside(plane);
+        if inside.is_empty() {
+            return;
+        }
+        for (row, line) in rows.zip(strip.chunks_exact_mut(self.pitch)) {
+            let row = (row * steps.strides[0] + first).wrapping_sub(steps.pads[0]);
+            if row >= size[0] {
+                continue;
+            }
+            let (from, to) = (&image[row * size[1]..][column..size[1]], &mut line[inside.clone()]);
+            match steps.strides[1] {
+                1 => copy(&from[..to.len()], to),
+                2 => copy_pairs(from, to),
+                stride => to.iter_mut().zip(from.iter().step_by(stride)).for_each(|(to, number)| *to = *number),
+            }
+        }
+    }
+}
+
+/// Copies the first number of each pair.
+#[inline(always)]
+fn copy_pairs(from: &[u8], to: &mut [u8]) {
+    let count = to.len();
+    // The last pair may have one number.
+    if count <= LANES {
+        to.iter_mut().zip(from.iter().step_by(2)).for_each(|(to, number)| *to = *number);
+        return;
+    }
+    for at in (0..count - 1).step_by(LANES) {
+        // The last numbers are written together with some before them.
+        let at = at.min(count - 1 - LANES);
+        let mut made = [0; LANES];
+        for (to, pair) in made.iter_mut().zip(from[2 * at..][..2 * LANES].as_chunks::<2>().0) {
+            *to = u16::from_le_bytes(*pair) as u8;
+        }
+        to[at..][..LANES].copy_from_slice(&made);
+    }
+    to[count - 1] = from[2 * (count - 1)];
+}
+
+/// Writes quads of the numbers that follow these starts.
+#[inline(always)]
+fn interleave(numbers: &[u8], [a, b, c, d]: [usize; QUAD], flip: u32, present: u32, quads: &mut [u32]) {
+    let quad = |a: u8, b: u8, c: u8, d: u8| (u32::from_ne_bytes([a, b, c, d]) ^ flip) & present;
+    let count = quads.len();
+    if count < LANES {
+        for (i, to) in quads.iter_mut().enumerate() {
+            *to = quad(numbers[a + i], numbers[b + i], numbers[c + i], numbers[d + i]);
+        }
+        return;
+    }
+    let (a, b) = (&numbers[a..][..count], &numbers[b..][..count]);
+    let (c, d) = (&numbers[c..][..count], &numbers[d..][..count]);
+    for at in (0..count).step_by(LANES) {
+        // The last quads are written together with some before them.
+        let at = at.min(count - LANES);
+        let (a, b, c, d) = (part(a, at), part(b, at), part(c, at), part(d, at));
+        let mut made = [0; LANES];
+        for (i, made) in made.iter_mut().enumerate() {
+            *made = quad(a[i], b[i], c[i], d[i]);
+        }
+        quads[at..][..LANES].copy_from_slice(&made);
+    }
+}
+
+/// Returns the numbers at and after a position.
+#[inline(always)]
+fn part(numbers: &[u8], at: usize) -> [u8; LANES] {
+    let mut part = [0; LANES];
+    part.copy_from_slice(&numbers[at..][..LANES]);
+    part
+}
