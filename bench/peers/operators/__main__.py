@@ -1,8 +1,10 @@
 """Runs operators beside ONNX Runtime: results and times, in small and large sizes, types and lengths of axes.
 
     python bench/peers/operators --json operators.json > operators.md
+    python bench/peers/operators --drawn 1 --json drawn.json > drawn.md
 
-Each case is a model of one node. It runs in turns in two processes, ours and ONNX Runtime's, each on as many cores as it has threads; the other process is
+Sizes, axes, types and attributes are those of a fixed list, or are drawn from a seed with --drawn. The same seed draws the same cases again. Tune kernels
+by the list and by seeds other than 2. Seed 2 is for reports: no kernel may be chosen by its figures. Each case is a model of one node. It runs in turns in two processes, ours and ONNX Runtime's, each on as many cores as it has threads; the other process is
 stopped meanwhile. The tables list where results differ and what only one of them runs, then both times and ours by theirs, the greatest ratio first. The
 exit status is 1 if one of our results differs or is missing. Needs numpy, onnx and onnxruntime of PyPI, and the package `anabranch`, built with --release.
 """
@@ -20,35 +22,30 @@ import sys
 import time
 from pathlib import Path
 
-import control
-import elementwise
-import movement
 import numpy as np
-import products
-import quantized
-import reductions
 from compare import difference
+from draw import Drawn, Fixed
 from engine import cores, serve
+from families import FAMILIES, cases
 
-FAMILIES = {module.__name__: module for module in (elementwise, reductions, movement, products, quantized, control)}
 OURS, THEIRS = "anabranch", "onnxruntime"
 LIMIT = 60  # seconds after which an engine is stopped
 
 
 def main():
     arguments = parse()
-    cases = [case for family in arguments.families for case in FAMILIES[family].cases()]
-    cases = [case for case in cases if any(fnmatch.fnmatch(case.name, only) or fnmatch.fnmatch(case.op, only) for only in arguments.only)]
-    if not cases:
+    pick = Fixed() if arguments.drawn is None else Drawn(arguments.drawn)
+    chosen = [case for case in cases(arguments.families, pick) if any(fnmatch.fnmatch(case.name, only) or fnmatch.fnmatch(case.op, only) for only in arguments.only)]
+    if not chosen:
         sys.exit(f"operators: no operator matches {', '.join(arguments.only)}")
     rows, versions = [], {}
     try:
         for threads in arguments.threads:
             engines = {name: Engine(name, threads) for name in (OURS, THEIRS)}
             versions = {name: engine.version for name, engine in engines.items()}
-            for number, case in enumerate(cases):
+            for number, case in enumerate(chosen):
                 if sys.stderr.isatty() or number % 100 == 0:
-                    print(f"\r{threads} threads, {number} of {len(cases)}: {case.name}\033[K", end="", file=sys.stderr, flush=True)
+                    print(f"\r{threads} threads, {number} of {len(chosen)}: {case.name}\033[K", end="", file=sys.stderr, flush=True)
                 rows.append(Row(case, threads, *measured(case, engines, arguments)))
             for engine in engines.values():
                 engine.end()
@@ -64,6 +61,7 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--families", type=lambda text: text.split(","), default=list(FAMILIES), help="run some of " + ",".join(FAMILIES) + " (all)")
     parser.add_argument("--only", type=lambda text: text.split(","), default=["*"], help="run the operators that match patterns, such as Reduce*,Conv (all)")
+    parser.add_argument("--drawn", type=int, metavar="SEED", help="draw sizes, axes, types and attributes from this seed (a fixed list)")
     default = sorted({1, len(os.sched_getaffinity(0))})
     parser.add_argument("--threads", type=lambda text: [int(number) for number in text.split(",")], default=default, help=f"use so many threads ({default})")
     parser.add_argument("--rounds", type=int, default=5, help="give each engine so many turns; 0 compares results alone (5)")
@@ -88,7 +86,7 @@ class Row:
         return statistics.median(ours / theirs for ours, theirs in zip(self.samples[OURS], self.samples[THEIRS]))
 
     def data(self):
-        kept = {"operator": self.case.name, "case": self.case.label, "threads": self.threads, "outcome": self.outcome}
+        kept = {"family": self.case.family, "operator": self.case.name, "case": self.case.label, "threads": self.threads, "outcome": self.outcome}
         return kept | ({"why": self.why} if self.why else {}) | ({"seconds": self.samples} if self.samples else {})
 
 
@@ -175,10 +173,14 @@ def report(rows, versions):
                 print(f"| {row.case.name} | {row.case.label} | {row.threads} | {row.why} |")
             print()
     timed = [row for row in rows if row.samples]
-    for threads in sorted({row.threads for row in timed}):
-        ratios = [row.ratio() for row in timed if row.threads == threads]
-        shares = ", ".join(f"{sum(ratio <= most for ratio in ratios) / len(ratios):.1%} at most {most}" for most in (1.0, 1.5))
-        print(f"{threads} threads: {len(ratios)} cases, geometric mean {statistics.geometric_mean(ratios):.2f}, {shares}\n")
+    if timed:
+        print("| family | threads | cases | ours by theirs | at most 1.0 | at most 1.5 |\n|---|--:|--:|--:|--:|--:|")
+        for threads in sorted({row.threads for row in timed}):
+            for family in [*dict.fromkeys(row.case.family for row in timed), "all"]:
+                ratios = [row.ratio() for row in timed if row.threads == threads and family in (row.case.family, "all")]
+                shares = " | ".join(f"{sum(ratio <= most for ratio in ratios) / len(ratios):.0%}" for most in (1.0, 1.5))
+                print(f"| {family} | {threads} | {len(ratios)} | {statistics.geometric_mean(ratios):.2f} | {shares} |")
+        print()
     print("| operator | case | threads | ours, µs | theirs, µs | ours by theirs |\n|---|---|--:|--:|--:|--:|")
     for row in sorted(timed, key=Row.ratio, reverse=True):
         print(f"| {row.case.name} | {row.case.label} | {row.threads} | {row.us(OURS):.1f} | {row.us(THEIRS):.1f} | {row.ratio():.2f} |")

@@ -43,6 +43,7 @@ class Case:
     makes_sequence: bool = False
     #: Inputs of the node, if its graphs read those behind.
     taken: int | None = None
+    family: str = ""
 
     @property
     def name(self):
@@ -87,9 +88,14 @@ def flags(*shape, seed=1):
     return np.random.default_rng(seed).integers(0, 2, shape).astype(bool)
 
 
+def filled(shape, dtype, seed=1):
+    """Elements of any type."""
+    return (floats if np.dtype(dtype).kind == "f" else integers)(*shape, seed=seed, dtype=dtype)
+
+
 def rows(inner, total=MIDDLE):
     """Rows of `inner` elements, about `total` in all."""
     return max(1, total // inner)
 
 
-__all__ = ["Case", "Constant", "EXACT", "INNER", "LARGE", "MIDDLE", "SIZES", "SMALL", "STEP", "SUM", "TensorProto", "flags", "floats", "integers", "rows"]
+__all__ = ["Case", "Constant", "EXACT", "INNER", "LARGE", "MIDDLE", "SIZES", "SMALL", "STEP", "SUM", "TensorProto", "filled", "flags", "floats", "integers", "rows"]
