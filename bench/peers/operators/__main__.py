@@ -3,8 +3,10 @@
     python bench/peers/operators --json operators.json > operators.md
     python bench/peers/operators --drawn 1 --json drawn.json > drawn.md
 
-Sizes, axes, types and attributes are those of a fixed list, or are drawn from a seed with --drawn. The same seed draws the same cases again. Tune kernels
-by the list and by seeds other than 2. Seed 2 is for reports: no kernel may be chosen by its figures. Each case is a model of one node. It runs in turns in two processes, ours and ONNX Runtime's, each on as many cores as it has threads; the other process is
+Sizes, axes, types and attributes are those of a fixed list. With --drawn they are drawn from a seed, and the same seed draws the same cases again. Kernels
+are tuned by the list and by seed 1. Seed 2 is for reports: no kernel may be chosen by its figures.
+
+Each case is a model of one node. It runs in turns in two processes, ours and ONNX Runtime's, each on as many cores as it has threads; the other process is
 stopped meanwhile. The tables list where results differ and what only one of them runs, then both times and ours by theirs, the greatest ratio first. The
 exit status is 1 if one of our results differs or is missing. Needs numpy, onnx and onnxruntime of PyPI, and the package `anabranch`, built with --release.
 """
@@ -61,7 +63,7 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--families", type=lambda text: text.split(","), default=list(FAMILIES), help="run some of " + ",".join(FAMILIES) + " (all)")
     parser.add_argument("--only", type=lambda text: text.split(","), default=["*"], help="run the operators that match patterns, such as Reduce*,Conv (all)")
-    parser.add_argument("--drawn", type=int, metavar="SEED", help="draw sizes, axes, types and attributes from this seed (a fixed list)")
+    parser.add_argument("--drawn", type=int, metavar="SEED", help="draw other cases from a seed (the fixed list)")
     default = sorted({1, len(os.sched_getaffinity(0))})
     parser.add_argument("--threads", type=lambda text: [int(number) for number in text.split(",")], default=default, help=f"use so many threads ({default})")
     parser.add_argument("--rounds", type=int, default=5, help="give each engine so many turns; 0 compares results alone (5)")

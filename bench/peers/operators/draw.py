@@ -97,7 +97,7 @@ class Drawn:
 
     def broadcast(self, count, first_whole=False):
         """Shapes that go together: of a common shape, without its first axes, with ones, or scalars."""
-        common = self.shape(elements=1 << 18)
+        common = self.shape(elements=1 << 18, scalars=not first_whole)
         shapes = []
         for number in range(count):
             kind = "whole" if number == 0 and first_whole else self.one("whole", "whole", "without", "ones", "channels", "scalar")
@@ -113,12 +113,9 @@ class Drawn:
                 shapes.append(common)
         return shapes
 
-    def float(self):
-        return self.one(*FLOATS, *(np.float32,) * 7)
-
     def type(self, types=TYPES):
-        """Mostly f32 if it is among the types."""
-        return np.float32 if np.float32 in types and self.chance(0.5) else self.one(*types)
+        """Returns f32 more often than not if it is among the types."""
+        return np.float32 if np.float32 in types and self.chance(0.6) else self.one(*types)
 
     def options(self, choices):
         """Some attributes, each from a range (a tuple) or one of a list."""

@@ -2,7 +2,7 @@
 
 import numpy as np
 from case import EXACT, INNER, MIDDLE, SIZES, Case, Constant, filled, flags, floats, integers, rows
-from draw import FLOATS, SIGNED, TYPES, UNSIGNED, WHOLE, Drawn, also, by, told
+from draw import FLOATS, SIGNED, WHOLE, Drawn, also, by, told
 
 UNARY = (
     "Abs Acos Acosh Asin Asinh Atan Atanh Ceil Celu Cos Cosh Elu Erf Exp Floor Gelu HardSigmoid HardSwish Identity IsInf IsNaN LeakyRelu Log Mish Neg "
@@ -21,6 +21,11 @@ NAMED = {
 }
 ONNX = {"float": 1, "double": 11, "half": 10, "int8": 3, "int16": 5, "int32": 6, "int64": 7, "uint8": 2, "uint16": 4, "uint32": 12, "uint64": 13, "bool": 9}
 
+#: Types that ONNX Runtime has, unless it has all.
+SINGLE = (np.float32, np.float16)
+HAS = dict.fromkeys("Acos Acosh Asin Asinh Atan Atanh Cosh Elu Erf Gelu HardSigmoid HardSwish LeakyRelu Mean Mish PRelu Selu Sinh Softplus Softsign Tan ThresholdedRelu".split(), SINGLE) | {"Celu": (np.float32,)}
+HAS_WHOLE = {"Max": (np.int8, np.int32, np.int64, np.uint8, np.uint32, np.uint64), "BitShift": (np.uint8, np.uint32, np.uint64)}
+HAS_WHOLE["Min"] = HAS_WHOLE["Max"]
 #: Attributes that are drawn.
 OPTIONS = {
     "Celu": {"alpha": (0.2, 2.0)}, "Elu": {"alpha": (0.2, 2.0)}, "Gelu": {"approximate": ["none", "tanh"]}, "HardSigmoid": {"alpha": (0.1, 0.5), "beta": (0.1, 0.9)},
@@ -33,7 +38,7 @@ def unary(pick):
     for op in UNARY:
         low, high = RANGES.get(op, (-1.0, 1.0))
         table = [(np.float32, (size,), {}) for size in SIZES]
-        for dtype, shape, options in pick(table, lambda draw: (draw.float(), draw.shape(), draw.options(OPTIONS.get(op, {}))), 5):
+        for dtype, shape, options in pick(table, lambda draw: (draw.type(HAS.get(op, FLOATS)), draw.shape(), draw.options(OPTIONS.get(op, {}))), 5):
             yield Case(op, f"{told(dtype)} {by(shape)}{also(options)}", [floats(*shape, low=low, high=high, dtype=dtype)], options)
         for special in pick([SPECIAL], lambda draw: draw.shuffled(SPECIAL), 1):
             yield Case(op, "f32, special values", [special], timed=False)
@@ -47,7 +52,7 @@ def unary(pick):
         yield Case("Not", by(shape), [flags(*shape)])
     for dtype, shape in pick([(np.int32, (MIDDLE,))], lambda draw: (draw.one(*WHOLE), draw.shape())):
         yield Case("BitwiseNot", f"{told(dtype)} {by(shape)}", [integers(*shape, dtype=dtype)])
-    for dtype, shape, low, high in pick([(np.float32, (MIDDLE,), -0.5, 0.5)], lambda draw: (draw.float(), draw.shape(), draw.one(None, -0.3), draw.one(None, 0.2))):
+    for dtype, shape, low, high in pick([(np.float32, (MIDDLE,), -0.5, 0.5)], lambda draw: (draw.type(FLOATS), draw.shape(), draw.one(None, -0.3), draw.one(None, 0.2))):
         yield Case("Clip", f"{told(dtype)} {by(shape)}", [floats(*shape, dtype=dtype), limit(low, dtype), limit(high, dtype)])
     for dtype, shape, low, high in pick([(np.int32, (MIDDLE,), 20, 50)], lambda draw: (draw.one(np.int8, np.uint8, np.int32, np.int64), draw.shape(), draw.one(None, 11), draw.one(None, 70))):
         yield Case("Clip", f"{told(dtype)} {by(shape)}", [integers(*shape, dtype=dtype), limit(low, dtype), limit(high, dtype)])
@@ -67,17 +72,17 @@ def binary(pick):
     for op in BINARY:
         one, other = ((0.5, 2.0), (-2.0, 2.0)) if op == "Pow" else ((-1.0, 1.0), (0.5, 2.0))
         table = [(f"f32 {size}", np.float32, [(size,), (size,)]) for size in SIZES]
-        for label, dtype, shapes in pick(table, lambda draw: operands(draw, FLOATS, first_whole=op == "PRelu"), 6):
+        for label, dtype, shapes in pick(table, lambda draw: operands(draw, HAS.get(op, FLOATS), first_whole=op == "PRelu"), 6):
             yield Case(op, label, [floats(*shapes[0], low=one[0], high=one[1], dtype=dtype), floats(*shapes[1], seed=2, low=other[0], high=other[1], dtype=dtype)])
     for op in ("Add", "Mul", "Div", "Less", "PRelu"):
-        for label, dtype, shapes in pick(broadcasts(op), lambda draw: operands(draw, FLOATS, first_whole=op == "PRelu")):
+        for label, dtype, shapes in pick(broadcasts(op), lambda draw: operands(draw, HAS.get(op, FLOATS), first_whole=op == "PRelu")):
             yield Case(op, label, [floats(*shapes[0], dtype=dtype), floats(*shapes[1], seed=2, low=0.5, high=2.0, dtype=dtype)])
         pairs = (np.repeat(SPECIAL, SPECIAL.size), np.tile(SPECIAL, SPECIAL.size))
         for given in pick([pairs], lambda draw: paired(draw, pairs), 1):
             yield Case(op, "f32, pairs of special values", list(given), timed=False)
     for op in WHOLE_BINARY:
         table = [(f"{told(dtype)} {MIDDLE}", dtype, [(MIDDLE,)] * 2) for dtype in (np.int32, np.int64, np.uint8)]
-        for label, dtype, shapes in pick(table, lambda draw: operands(draw, WHOLE), 5):
+        for label, dtype, shapes in pick(table, lambda draw: operands(draw, HAS_WHOLE.get(op, WHOLE)), 5):
             yield Case(op, label, [integers(*shapes[0], dtype=dtype), integers(*shapes[1], seed=2, low=1, dtype=dtype)])
     for op in ("Add", "Mul", "Div"):
         for label, _, shapes in pick([(f"f64 {MIDDLE}", None, [(MIDDLE,)] * 2)], lambda draw: operands(draw, [np.float64])):
@@ -87,7 +92,7 @@ def binary(pick):
             yield Case(op, label, [flags(*shapes[0]), flags(*shapes[1], seed=2)])
     for direction in ("LEFT", "RIGHT"):
         table = [(f"uint32 {MIDDLE}", np.uint32, [(MIDDLE,)] * 2)]
-        for label, dtype, shapes in pick(table, lambda draw: operands(draw, UNSIGNED)):
+        for label, dtype, shapes in pick(table, lambda draw: operands(draw, HAS_WHOLE["BitShift"])):
             shifted = [integers(*shapes[0], dtype=dtype), integers(*shapes[1], seed=2, high=8, dtype=dtype)]
             yield Case("BitShift", f"{direction} {label}", shifted, {"direction": direction})
     for label, dtype, shapes in pick([(f"f32 {MIDDLE}", np.float32, [(MIDDLE,)] * 2)], lambda draw: operands(draw, FLOATS)):
@@ -112,9 +117,9 @@ def paired(draw, pairs):
 def wider(pick):
     for op in ("Sum", "Mean", "Max", "Min"):
         table = [(f"three of f32 {size}", np.float32, [(size,)] * 3) for size in SIZES]
-        for label, dtype, shapes in pick(table, lambda draw: operands(draw, FLOATS, draw.whole(1, 5)), 5):
+        for label, dtype, shapes in pick(table, lambda draw: operands(draw, HAS.get(op, FLOATS), draw.whole(1, 5)), 5):
             yield Case(op, label, [floats(*shape, seed=seed, dtype=dtype) for seed, shape in enumerate(shapes, 1)])
-    for label, dtype, shapes in pick(choices(), lambda draw: operands(draw, TYPES, 3)):
+    for label, dtype, shapes in pick(choices(), lambda draw: operands(draw, (*FLOATS, np.int32, np.int64, np.uint8), 3)):
         yield Case("Where", label, [flags(*shapes[0]), filled(shapes[1], dtype), filled(shapes[2], dtype, seed=2)])
     for label, dtype, given, shape in pick(expansions(), drawn_expansion):
         yield Case("Expand", label, [filled(given, dtype), Constant(shape, np.int64)], tolerance=EXACT)
@@ -135,7 +140,7 @@ def wider(pick):
 
 
 def drawn_shape(draw):
-    shape = draw.shape()
+    shape = draw.shape(scalars=False)
     return f"f32 {by(shape)}", shape
 
 

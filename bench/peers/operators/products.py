@@ -236,7 +236,7 @@ def transforms(pick):
         yield Case("DFT", f"f32 {batch} × {length}", [signal, None, Constant(1, np.int64)], tolerance=1e-3)
         yield Case("DFT", f"f32 {batch} × {length}, onesided", [signal, None, Constant(1, np.int64)], {"onesided": 1}, tolerance=SUM)
     for window in ("HannWindow", "HammingWindow", "BlackmanWindow"):
-        for size, options in pick([(1024, {})], lambda draw: (draw.log(2, 2000), draw.options({"periodic": [0, 1]}))):
+        for size, options in pick([(1024, {})], lambda draw: (draw.log(5, 2000), draw.options({"periodic": [0, 1]}))):
             yield Case(window, f"{size:,}{also(options)}", [np.array(size, np.int64)], options)
     for bins, size, rate in pick([(80, 512, 16000)], lambda draw: (draw.whole(5, 100), draw.one(256, 400, 512, 1024), draw.one(8000, 16000, 22050))):
         given = [np.array(bins), np.array(size), np.array(rate), np.array(0, np.float32), np.array(rate // 2, np.float32)]

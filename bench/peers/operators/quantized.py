@@ -88,7 +88,8 @@ def contributed(pick):
     for m, n in pick([(64, 512)], lambda draw: (draw.log(1, 500), draw.length())):
         parts = [scale(0.02), Constant(128, np.uint8), u8(m, n), scale(0.01), Constant(120, np.uint8), u8(m, n, seed=2), scale(0.03), Constant(110, np.uint8)]
         yield Case("QLinearConcat", f"two of uint8 {m} × {n}", parts, {"axis": 1}, domain=MICROSOFT, off_by=1)
-    for m, n in pick([(64, 100)], lambda draw: (draw.log(1, 500), draw.length())):
+    # ONNX Runtime's answer to 1 is 0 if the row has one element.
+    for m, n in pick([(64, 100)], lambda draw: (draw.log(1, 500), draw.length() + 1)):
         given = [u8(m, n), scale(0.05), Constant(128, np.uint8), scale(1 / 256), Constant(0, np.uint8)]
         yield Case("QLinearSoftmax", f"uint8 {m} × {n}", given, {"axis": 1, "opset": 13}, domain=MICROSOFT, off_by=1)
     for m, n in pick([(64, 512)], lambda draw: (draw.log(1, 500), draw.length())):
@@ -105,7 +106,7 @@ def contributed(pick):
                 options = {"K": k, "N": n, "bits": bits, "block_size": block, "accuracy_level": level}
                 given = [floats(rows, k), weights, Constant(floats(n * blocks, seed=3, low=0.01, high=0.1))]
                 label = f"f32 {rows} × {k} by {n} of {bits} bits, blocks of {block}, level {level}"
-                yield Case("MatMulNBits", label, given, options, domain=MICROSOFT, tolerance=5e-3 if level else SUM)
+                yield Case("MatMulNBits", label, given, options, domain=MICROSOFT, tolerance=SUM if level == 0 else 5e-3 if bits == 4 else 1e-2)
     for steps, size, hidden in pick([(32, 32, 32), (32, 128, 128)], lambda draw: (draw.log(1, 50), draw.log(1, 200), draw.log(1, 200))):
         weights = [Constant(i8(1, of, 4 * hidden, seed=seed)) for seed, of in ((5, size), (6, hidden))]
         given = [floats(steps, 1, size), *weights, Constant(floats(1, 8 * hidden, seed=3)), None, None, None, None]
