@@ -386,7 +386,7 @@ RESIZES = [
 
 def drawn_image(draw):
     """A shape, and sizes to which images of it are changed."""
-    height, width = draw.log(2, 128), draw.log(2, 128)
+    height, width = draw.log(3, 128), draw.log(3, 128)
     channels = draw.log(1, max(1, min(128, (1 << 17) // (height * width))))
     return (draw.whole(1, 3), channels, height, width), [drawn_resize(draw, height, width) for _ in range(6)]
 
@@ -405,7 +405,8 @@ def drawn_resize(draw, height, width):
             options["antialias"] = 1
         sizes = [max(1, round(side * draw.uniform(0.3, 3.0))) for side in (height, width)]
         return f"to {sizes}{also(options)}", None, sizes, options
-    scales = [max(draw.one(0.5, 2.0, 3.0, draw.uniform(0.3, 3.0)), 1 / side) for side in (height, width)]
+    # Eighths are exact, so that both engines see the same ties.
+    scales = [draw.one(0.5, 2.0, 3.0, draw.whole(3, 24) / 8) for side in (height, width)]
     return f"by {scales}{also(options)}", scales, None, options
 
 
