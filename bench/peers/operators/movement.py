@@ -393,20 +393,22 @@ def drawn_image(draw):
 
 def drawn_resize(draw, height, width):
     mode = draw.one("nearest", "linear", "linear", "cubic")
-    options = {"mode": mode, "coordinate_transformation_mode": draw.one("asymmetric", "half_pixel", "align_corners", "pytorch_half_pixel")}
+    where = draw.one("asymmetric", "half_pixel", "align_corners", "pytorch_half_pixel")
+    # Nearest elements of sizes without an exact scale depend on how positions are rounded, which engines do unlike.
+    where = "half_pixel" if (mode, where) == ("nearest", "pytorch_half_pixel") else where
+    options = {"mode": mode, "coordinate_transformation_mode": where}
     if mode == "nearest":
         options["nearest_mode"] = draw.one("floor", "ceil", "round_prefer_floor", "round_prefer_ceil")
     if mode == "cubic":
         options |= draw.options({"cubic_coeff_a": (-0.75, -0.4), "exclude_outside": [0, 1]})
-    # ONNX Runtime takes a size that it has not rounded if these two modes have scales, and rounds positions if `asymmetric` has sizes.
-    where = options["coordinate_transformation_mode"]
-    if where in ("align_corners", "pytorch_half_pixel") or where == "half_pixel" and draw.chance(0.5):
+    # With scales, ONNX Runtime takes a size that it has not rounded in these two modes.
+    if where in ("align_corners", "pytorch_half_pixel") or mode != "nearest" and where == "half_pixel" and draw.chance(0.5):
         if mode != "nearest" and draw.chance(0.2):
             options["antialias"] = 1
         sizes = [max(1, round(side * draw.uniform(0.3, 3.0))) for side in (height, width)]
         return f"to {sizes}{also(options)}", None, sizes, options
-    # Eighths are exact, so that both engines see the same ties.
-    scales = [draw.one(0.5, 2.0, 3.0, draw.whole(3, 24) / 8) for side in (height, width)]
+    # Eighths are exact.
+    scales = [draw.one(0.5, 2.0, 3.0, draw.whole(3, 24) / 8) for _ in range(2)]
     return f"by {scales}{also(options)}", scales, None, options
 
 
