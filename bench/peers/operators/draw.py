@@ -86,9 +86,9 @@ class Drawn:
         """An axis, counted from either end."""
         return self.whole(-len(shape), len(shape) - 1)
 
-    def axes(self, rank, least=1):
+    def axes(self, rank):
         """Some axes, in order."""
-        return sorted(self.random.sample(range(rank), self.whole(least, rank)))
+        return sorted(self.random.sample(range(rank), self.whole(1, rank)))
 
     def parted(self, length, most=5):
         """Lengths of 1 to `most` parts of a length."""

@@ -25,7 +25,7 @@ def typed(draw, least=1, most=5):
     return draw.type(), draw.shape(least, most, scalars=False)
 
 
-def whole(values):
+def int64s(values):
     return Constant(values, np.int64)
 
 
@@ -34,11 +34,11 @@ def joined(pick):
     for label, dtype, shapes, axis in pick(concatenations(), drawn_concatenation, 16):
         yield Case("Concat", label, [filled(shape, dtype, seed=seed) for seed, shape in enumerate(shapes)], {"axis": axis})
     for label, dtype, shape, axis, parts in pick(splits(), drawn_split, 12):
-        yield Case("Split", label, [filled(shape, dtype), whole(parts)], {"axis": axis}, outputs=len(parts))
+        yield Case("Split", label, [filled(shape, dtype), int64s(parts)], {"axis": axis}, outputs=len(parts))
     for label, dtype, shape, repeats in pick(tiles(), drawn_tile, 12):
-        yield Case("Tile", label, [filled(shape, dtype), whole(repeats)])
+        yield Case("Tile", label, [filled(shape, dtype), int64s(repeats)])
     for label, dtype, shape, pads, options in pick(pads_by_mode(), drawn_pad, 16):
-        yield Case("Pad", label, [filled(shape, dtype), whole(pads)], options)
+        yield Case("Pad", label, [filled(shape, dtype), int64s(pads)], options)
 
 
 def concatenations():
@@ -105,7 +105,7 @@ def arranged(pick):
     for label, dtype, shape, perm in pick([(f"f32 {rows(inner)} × {inner}", np.float32, (rows(inner), inner), [1, 0]) for inner in INNER], lambda draw: drawn_permutation(draw, (2, 2))):
         yield Case("Transpose", label, [filled(shape, dtype)], {"perm": perm})
     for label, dtype, shape, bounds in pick(slices(), drawn_slice, 20):
-        yield Case("Slice", label, [filled(shape, dtype), *map(whole, bounds)])
+        yield Case("Slice", label, [filled(shape, dtype), *map(int64s, bounds)])
     for label, dtype, shape, perm in pick(permutations(), lambda draw: drawn_permutation(draw, (3, 5)), 20):
         yield Case("Transpose", label, [integers(*shape, dtype=dtype)], {"perm": perm})
     for label, shape, block, mode in pick([(f"f32 4 × 64 × 16 × 16, {mode}", (4, 64, 16, 16), 2, mode) for mode in ("DCR", "CRD")], drawn_depth, 5):
@@ -113,7 +113,7 @@ def arranged(pick):
     for label, shape, block in pick([("f32 4 × 16 × 32 × 32", (4, 16, 32, 32), 2)], drawn_space):
         yield Case("SpaceToDepth", label, [floats(*shape)], {"blocksize": block})
     for label, dtype, shape, target in pick([(f"f32 {MIDDLE}", np.float32, (MIDDLE,), [256, -1])], drawn_reshape):
-        yield Case("Reshape", label, [filled(shape, dtype), whole(target)])
+        yield Case("Reshape", label, [filled(shape, dtype), int64s(target)])
     for label, dtype, shape, upper, diagonal in pick([("f32 256 × 256", np.float32, (256, 256), 1, None), ("int64 64 × 32 × 32, lower", np.int64, (64, 32, 32), 0, None)], drawn_triangle, 5):
         yield Case("Trilu", label, [filled(shape, dtype)] + ([] if diagonal is None else [np.array(diagonal)]), {} if upper else {"upper": 0})
     for dtype, shape, time in pick([(np.float32, (128, 8, 64), 0)], lambda draw: (draw.type(), draw.shape(2, 4), draw.whole(0, 1))):
@@ -127,8 +127,8 @@ def arranged(pick):
     for label, dtype, shape, options in pick([("256 × 256", np.float32, (256, 256), {})], drawn_eye):
         yield Case("EyeLike", label, [filled(shape, dtype)], options)
     for label, dtype, shape, axes in pick([(f"f32 {MIDDLE}", np.float32, (MIDDLE,), [0, 2])], drawn_ones):
-        yield Case("Squeeze", label, [np.expand_dims(filled(shape, dtype), tuple(axes)), whole(axes)])
-        yield Case("Unsqueeze", label, [filled(shape, dtype), whole(axes)])
+        yield Case("Squeeze", label, [np.expand_dims(filled(shape, dtype), tuple(axes)), int64s(axes)])
+        yield Case("Unsqueeze", label, [filled(shape, dtype), int64s(axes)])
     for label, dtype, shape, options in pick([(f"f32 {MIDDLE}", np.float32, (16, 64, 64), {})], drawn_flat):
         yield Case("Flatten", label, [filled(shape, dtype)], options)
     for shape, steps in pick([((8, 64, 256, 16), 1)], lambda draw: ((draw.whole(1, 8), draw.log(1, 64), draw.log(8, 256), draw.log(1, 64)), draw.whole(1, 4))):
@@ -137,7 +137,7 @@ def arranged(pick):
     for dtype, begin, end, step in pick([(np.int64, 0, MIDDLE, 1)], lambda draw: (draw.one(np.int32, np.int64, np.float32, np.float64, np.int16), draw.whole(-9, 9), draw.log(10, 30000), draw.whole(1, 4))):
         yield Case("Range", f"{told(dtype)} {end if (begin, step) == (0, 1) else f'{begin} to {end} by {step}'}", [np.array(each, dtype) for each in (begin, end, step)])
     for shape, sizes, axes in pick([((64, 64, 16), [32, 80], [0, 1])], drawn_crop):
-        yield Case("CenterCropPad", f"f32 {by(shape)} to {by(sizes)}{'' if axes == [0, 1] else f', axes {axes}'}", [floats(*shape), whole(sizes)], {"axes": axes})
+        yield Case("CenterCropPad", f"f32 {by(shape)} to {by(sizes)}{'' if axes == [0, 1] else f', axes {axes}'}", [floats(*shape), int64s(sizes)], {"axes": axes})
 
 
 def slices():
@@ -227,9 +227,8 @@ def drawn_crop(draw):
 
 @exact
 def indexed(pick):
-    for label, dtype, shape, axis, chosen in pick(gathers(), drawn_gather, 20):
-        positions = integers(*chosen, low=-shape[axis] if label.endswith("either end") else 0, high=shape[axis])
-        yield Case("Gather", label, [filled(shape, dtype), positions], {"axis": axis} if axis else {})
+    for label, dtype, shape, axis, least, chosen in pick(gathers(), drawn_gather, 20):
+        yield Case("Gather", label, [filled(shape, dtype), integers(*chosen, low=least, high=shape[axis])], {"axis": axis} if axis else {})
     table = ((f"f32 {rows(inner)} × {inner}, 4,096 rows", np.float32, (rows(inner), inner), (4096, 1)) for inner in INNER)
     for label, dtype, shape, chosen in pick(table, drawn_tuples):
         yield Case("GatherND", label, [filled(shape, dtype), integers(*chosen, high=shape[: chosen[-1]])])
@@ -249,14 +248,14 @@ def indexed(pick):
         given = [floats(*shape), integers(many, 1, high=many), floats(*shape, seed=2)]
         yield Case("ScatterND", f"f32 {by(shape)}, all rows, add", given, {"reduction": "add"}, tolerance=SUM)
     for label, shape, depth, options in pick([(f"{rows(inner)} of {inner}", (rows(inner),), inner, {}) for inner in INNER], drawn_hot):
-        yield Case("OneHot", label, [integers(*shape, high=depth), whole(depth), Constant([0, 1], np.float32)], options)
+        yield Case("OneHot", label, [integers(*shape, high=depth), int64s(depth), Constant([0, 1], np.float32)], options)
 
 
 def gathers():
     for inner in INNER:
         many = rows(inner)
-        yield f"f32 {many} × {inner}, 4,096 rows", np.float32, (many, inner), 0, (4096,)
-        yield f"f32 {many} × {inner}, half of the last axis", np.float32, (many, inner), 1, (max(1, inner // 2),)
+        yield f"f32 {many} × {inner}, 4,096 rows", np.float32, (many, inner), 0, 0, (4096,)
+        yield f"f32 {many} × {inner}, half of the last axis", np.float32, (many, inner), 1, 0, (max(1, inner // 2),)
 
 
 def drawn_gather(draw):
@@ -264,7 +263,7 @@ def drawn_gather(draw):
     axis = draw.axis(shape)
     each = max(1, int(np.prod(shape)) // shape[axis])
     chosen = draw.one((), (draw.log(1, max(1, (1 << 18) // each)),), (draw.log(1, 16), draw.log(1, max(1, (1 << 14) // each))))
-    return f"{told(dtype)} {by(shape)}, axis {axis} at {by(chosen)}, from either end", dtype, shape, axis, chosen
+    return f"{told(dtype)} {by(shape)}, axis {axis} at {by(chosen)}, from either end", dtype, shape, axis, -shape[axis], chosen
 
 
 def drawn_tuples(draw):
@@ -299,17 +298,17 @@ def selected(pick):
     for shape in pick([(size,) for size in SIZES], lambda draw: draw.shape(scalars=False)):
         yield Case("Compress", f"f32 {by(shape)}, half", [floats(*shape), flags(int(np.prod(shape)))])
     for label, shape, many, options in pick([(f"f32 {size}, 10", (1, size), 10, {}) for size in SIZES], drawn_top, 5):
-        yield Case("TopK", label, [floats(*shape), whole([many])], options, outputs=2)
+        yield Case("TopK", label, [floats(*shape), int64s([many])], options, outputs=2)
     for label, dtype, shape, axis in pick([(f"f32 {rows(inner)} × {inner}, half of the rows", np.float32, (rows(inner), inner), 0) for inner in INNER], drawn_compression):
         yield Case("Compress", label, [filled(shape, dtype), flags(shape[axis])], {"axis": axis})
     for label, shape, many, options in pick([(f"f32 {rows(inner)} × {inner}, half of the last axis", (rows(inner), inner), max(1, inner // 2), {}) for inner in INNER], drawn_top):
-        yield Case("TopK", label, [floats(*shape), whole([many])], options, outputs=2)
+        yield Case("TopK", label, [floats(*shape), int64s([many])], options, outputs=2)
     for size, options in pick([(SMALL, {}), (MIDDLE, {})], lambda draw: (draw.log(10, 1 << 16), draw.options({"sorted": [0, 1]}))):
         yield Case("Unique", f"int64 {size}{also(options)}", [integers(size, high=max(1, size // 4))], options, outputs=4)
         yield Case("Unique", f"f32 {size}{also(options)}", [np.round(floats(size) * 100)], options, outputs=4)
     for boxes, classes in pick([(1000, 1), (1000, 20)], lambda draw: (draw.log(10, 2000), draw.whole(1, 20))):
         corners = np.sort(floats(1, boxes, 2, 2, low=0, high=100), axis=2).reshape(1, boxes, 4)
-        limits = [whole([100]), Constant([0.5], np.float32), Constant([0.1], np.float32)]
+        limits = [int64s([100]), Constant([0.5], np.float32), Constant([0.1], np.float32)]
         yield Case("NonMaxSuppression", f"{boxes:,} boxes{f', {classes} classes' if classes > 1 else ''}", [corners, floats(1, classes, boxes, low=0), *limits])
 
 
@@ -329,7 +328,7 @@ def drawn_compression(draw):
 
 def sequences(pick):
     for label, shape, options, parts in pick([("f32 64 × 64 in 8", (64, 64), {}, 8)], drawn_sequence):
-        yield Case("SplitToSequence", label, [floats(*shape), whole(parts)], options, tolerance=EXACT, makes_sequence=True)
+        yield Case("SplitToSequence", label, [floats(*shape), int64s(parts)], options, tolerance=EXACT, makes_sequence=True)
     for shape, count in pick([((64, 64), 8)], lambda draw: (draw.shape(1, 4, elements=1 << 14), draw.whole(1, 20))):
         yield Case("SequenceConstruct", f"{count} of f32 {by(shape)}", [floats(*shape, seed=seed) for seed in range(count)], tolerance=EXACT, makes_sequence=True)
 
@@ -371,7 +370,7 @@ def spatial(pick):
     for channels, sides, kernel, options in pick([(16, (34, 34), (3, 3), {})], drawn_columns, 6):
         strides, dilations, pads = options.get("strides", [1, 1]), options.get("dilations", [1, 1]), options.get("pads", [0] * 4)
         places = [(side + pads[at] + pads[at + 2] - dilations[at] * (kernel[at] - 1) - 1) // strides[at] + 1 for at, side in enumerate(sides)]
-        given = [floats(1, channels * int(np.prod(kernel)), int(np.prod(places))), whole(sides), whole(kernel)]
+        given = [floats(1, channels * int(np.prod(kernel)), int(np.prod(places))), int64s(sides), int64s(kernel)]
         yield Case("Col2Im", f"f32 {channels} × {by(sides)}, {by(kernel)}{also(options)}", given, options)
 
 
