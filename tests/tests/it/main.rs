@@ -21,6 +21,7 @@ mod operators;
 mod phases;
 mod pipelines;
 mod quantized;
+mod quantized_moves;
 mod resident;
 mod sessions;
 mod split;

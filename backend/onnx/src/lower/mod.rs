@@ -294,7 +294,7 @@ impl<'a> Lowering<'a> {
             }
             Ok(lowering) => arity::no_more_inputs(node)
                 .and_then(|()| attributes::only_known(node))
-                .and_then(|()| lowering(&Operator::new(node, node.version, views()), &mut self.builder)),
+                .and_then(|()| ops::lowered(&Operator::new(node, node.version, views()), &mut self.builder, lowering)),
             Err(fault) => Err(fault),
         };
         if let Err(fault) = result.and_then(|views| self.made(node, views)) {

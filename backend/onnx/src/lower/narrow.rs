@@ -26,6 +26,7 @@ enum Source {
     Floats(View),
     Grid(Grid),
     Sums(ScaledSums),
+    Parts(Vec<View>, usize),
 }
 
 /// Exact sums of a product of integers, which stand for `sum · scale + offset`, or for the nearest number within
@@ -120,6 +121,22 @@ impl Builder {
         }
     }
 
+    /// Remembers that `joined` are these parts, joined along an axis, if all were widened from grids.
+    pub(crate) fn remember_parts(&mut self, parts: &[View], axis: usize, joined: &View) {
+        if self.integer_convolutions && parts.len() > 1 && parts.iter().all(|part| self.grid_of(part).is_some()) {
+            self.narrow().0.insert(joined.value, Source::Parts(parts.to_vec(), axis));
+        }
+    }
+
+    /// Returns the parts of `joined`, widened from grids, and the axis along which they were joined.
+    pub(crate) fn parts_of(&mut self, joined: &View) -> Option<(Vec<View>, usize)> {
+        let Source::Parts(parts, axis) = self.narrow().0.get(&joined.value)?.clone() else { return None };
+        let length = parts.iter().map(|part| part.dims()[axis]).sum();
+        let dims: Vec<_> =
+            parts[0].dims().iter().enumerate().map(|(at, dim)| if at == axis { length } else { *dim }).collect();
+        (dims == joined.dims()).then_some((parts, axis))
+    }
+
     /// Returns the integers from which `wide` was widened, in its shape.
     pub(crate) fn grid_of(&mut self, wide: &View) -> Option<Grid> {
         let Source::Grid(grid) = self.narrow().0.get(&wide.value)?.clone() else { return None };
@@ -151,7 +168,7 @@ impl Builder {
             return Ok(None);
         }
         let (format, mut inputs) = match source {
-            Source::Sums(_) => return Ok(None),
+            Source::Sums(_) | Source::Parts(..) => return Ok(None),
             Source::Floats(floats) => (NarrowFormat::Float, vec![floats.reshaped([first, second])?]),
             Source::Grid(Grid { integers, scale, zero_point, axis }) => {
                 let lines = usize::from(!transposed);

@@ -23,6 +23,13 @@ impl<'a> Operator<'a> {
         Self { node, opset, inputs }
     }
 
+    /// Returns the same operator on another first input.
+    pub(crate) fn with_first(&self, view: View) -> Self {
+        let mut inputs = self.inputs.clone();
+        inputs[0] = Some(view);
+        Self { inputs, ..*self }
+    }
+
     /// Returns the number of inputs, including those left out.
     pub(crate) fn count(&self) -> usize {
         self.inputs.len()

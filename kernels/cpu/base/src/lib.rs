@@ -12,6 +12,7 @@ pub mod geometry;
 mod kernel;
 pub mod lanes;
 pub mod layout;
+pub mod look_up;
 pub mod math;
 pub mod number;
 pub mod order;

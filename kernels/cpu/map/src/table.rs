@@ -1,6 +1,7 @@
 //! Expressions of one byte: all 256 values are computed in advance, and looked up.
 
 use anabranch_cpu_base::elements::{elements, elements_mut};
+use anabranch_cpu_base::look_up::{BYTES, look_up_bytes};
 use anabranch_cpu_base::{Call, CpuKernel, Team};
 use anabranch_op::dtype::DType;
 use anabranch_op::error::KernelError;
@@ -12,9 +13,6 @@ use bytemuck::Pod;
 
 /// Function that prepares a kernel which computes every element.
 type Computed = fn(&NodeSpec, &Map) -> Result<Box<dyn CpuKernel>, KernelError>;
-
-/// Number of bytes.
-const BYTES: usize = 256;
 
 /// Minimum elements for which a table is made.
 const MANY: usize = 4 * BYTES;
@@ -57,8 +55,21 @@ impl Table {
         Some(Self { values, size: all.outputs[0].dtype.size() })
     }
 
+    fn look_up_bytes(&self, call: Call<'_>) {
+        let values = self.all::<u8>();
+        let bytes = call.inputs[0];
+        call.team.run_pieces(elements_mut(call.outputs[0]), PIECE, &|piece, out| {
+            look_up_bytes(values, &bytes[piece * PIECE..][..out.len()], out);
+        });
+    }
+
+    /// Returns the value of each byte.
+    fn all<T: Pod>(&self) -> &[T; BYTES] {
+        elements(self.values.bytes()).try_into().expect("a value for each byte")
+    }
+
     fn look_up<T: Pod + Send + Sync>(&self, call: Call<'_>) {
-        let values: &[T; BYTES] = elements(self.values.bytes()).try_into().expect("a value for each byte");
+        let values = self.all::<T>();
         let bytes = call.inputs[0];
         call.team.run_pieces(elements_mut(call.outputs[0]), PIECE, &|piece, out| {
             let bytes = &bytes[piece * PIECE..];
@@ -89,7 +100,7 @@ impl CpuKernel for Table {
 
     fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
         match self.size {
-            1 => self.look_up::<u8>(call),
+            1 => self.look_up_bytes(call),
             2 => self.look_up::<u16>(call),
             4 => self.look_up::<u32>(call),
             _ => self.look_up::<u64>(call),

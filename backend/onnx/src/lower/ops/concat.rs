@@ -20,7 +20,9 @@ fn concat(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, F
             )));
         }
     }
-    Ok(vec![builder.concatenated(&views, axis)?])
+    let joined = builder.concatenated(&views, axis)?;
+    builder.remember_parts(&views, axis, &joined);
+    Ok(vec![joined])
 }
 
 fn split(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {

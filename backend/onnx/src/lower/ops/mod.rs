@@ -34,6 +34,7 @@ mod linear_attention;
 mod loss;
 mod matmul;
 mod ml;
+mod moved;
 mod normalize;
 mod pad;
 mod places;
@@ -66,6 +67,7 @@ use crate::host_operators::Fault;
 use crate::host_operators::{axis_of, integers, numbers};
 pub(super) use cast::element_type as element_of;
 pub(super) use matmul::multiplied;
+pub(super) use moved::lowered;
 pub(super) use softmax::normalized;
 
 /// Lowering of an operator; returns all its outputs.

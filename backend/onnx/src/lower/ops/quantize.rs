@@ -2,7 +2,9 @@
 
 use super::cast::element_type;
 use super::grid::sums_on_grid;
+use super::moved::scale_of;
 use super::{Builder, Entry, Fault, Operator, View, axis_of, domain_of};
+use crate::lower::narrow::Grid;
 use anabranch_kernels::op::{Binary, Domain, ReduceKind, Unary};
 use anabranch_kernels::{DType, Shape};
 
@@ -19,6 +21,16 @@ pub(super) fn quantize(operator: &Operator<'_>, builder: &mut Builder) -> Result
     };
     if let Some(rounded) = sums_on_grid(builder, x, (scale, operator.optional(2)), dtype)? {
         return Ok(vec![rounded]);
+    }
+    if let Some(integers) = same_grid(builder, operator, x, dtype)? {
+        return Ok(vec![integers]);
+    }
+    if let Some((parts, axis)) = builder.parts_of(x).filter(|_| scale.elements() == 1) {
+        let mut integers = Vec::with_capacity(parts.len());
+        for part in parts {
+            integers.extend(quantize(&operator.with_first(part), builder)?);
+        }
+        return Ok(vec![builder.concatenated(&integers, axis)?]);
     }
     let precision = type_attribute(operator, "precision")?.unwrap_or(scale.dtype());
     let doubles = [precision, x.dtype(), scale.dtype()].contains(&DType::F64);
@@ -72,17 +84,59 @@ pub(super) fn dequantize(operator: &Operator<'_>, builder: &mut Builder) -> Resu
     let double = dtype == DType::F64 || scale.dtype() == DType::F64 || x.dtype() == DType::I32;
     let domain = if double { Domain::F64 } else { Domain::F32 };
     let (scale, given) = (spread(operator, builder, x, scale)?, scale);
-    let result = match operator.optional(2) {
-        Some(_) => {
-            let zero_point = spread(operator, builder, x, operator.typed(2, x.dtype())?)?;
-            builder.map(domain, [x, &zero_point, &scale], dtype, |[x, zero, scale]| (x - zero) * scale)?
-        }
-        None => builder.map(domain, [x, &scale], dtype, |[x, scale]| x * scale)?,
+    let zero_point = match operator.optional(2) {
+        Some(_) => Some(spread(operator, builder, x, operator.typed(2, x.dtype())?)?),
+        None => None,
     };
+    let result = scaled(builder, x, (&scale, zero_point.as_ref()), (domain, dtype))?;
     if let Ok(axis) = axis_of(operator.int("axis", 1)?, x.rank()) {
         builder.remember_grid(x, (given, operator.optional(2)), axis, &result);
     }
     Ok(vec![result])
+}
+
+/// Returns `(x − zero point) · scale`.
+fn scaled(
+    builder: &mut Builder,
+    x: &View,
+    (scale, zero_point): (&View, Option<&View>),
+    (domain, dtype): (Domain, DType),
+) -> Result<View, Fault> {
+    match zero_point {
+        Some(zero) => builder.map(domain, [x, zero, scale], dtype, |[x, zero, scale]| (x - zero) * scale),
+        None => builder.map(domain, [x, scale], dtype, |[x, scale]| x * scale),
+    }
+}
+
+/// Returns 8-bit integers of one grid as `f32` numbers.
+pub(super) fn widened(
+    builder: &mut Builder,
+    integers: &View,
+    (scale, zero_point): (&View, Option<&View>),
+) -> Result<View, Fault> {
+    let single = |of: &View| of.reshaped(vec![]);
+    let (scale, zero_point) = (single(scale)?, zero_point.map(single).transpose()?);
+    let parameters = (&scale, zero_point.as_ref());
+    let wide = scaled(builder, integers, parameters, (Domain::F32, DType::F32))?;
+    builder.remember_grid(integers, parameters, 0, &wide);
+    Ok(wide)
+}
+
+/// Returns the integers of a grid that are put on the same grid again, which they do not change.
+///
+/// With a normal scale `s`, `(q − z) · s / s` is `q − z` to within two roundings of 24 bits, far from a half.
+fn same_grid(builder: &mut Builder, operator: &Operator<'_>, x: &View, dtype: DType) -> Result<Option<View>, Fault> {
+    let Some(Grid { integers, scale, zero_point, .. }) = builder.grid_of(x).filter(Grid::is_uniform) else {
+        return Ok(None);
+    };
+    let (made, precision) = (operator.float_input(1)?, type_attribute(operator, "precision")?);
+    let floats = [made.dtype(), scale.dtype(), precision.unwrap_or(DType::F32)] == [DType::F32; 3];
+    let known = |of: &View| scale_of(builder, of);
+    let point = |of: Option<&View>| of.map_or(Some(0.0), known);
+    let scales = known(&scale).filter(|scale| scale.is_normal() && (scale * 255.0).is_finite());
+    let same = scales.is_some_and(|scale| Some(scale) == known(made))
+        && point(zero_point.as_ref()).is_some_and(|zero| Some(zero) == point(operator.optional(2)));
+    Ok((floats && same && integers.dtype() == dtype).then_some(integers))
 }
 
 /// Quantises to 8 bits, with scale and zero point from the least and the greatest element.
