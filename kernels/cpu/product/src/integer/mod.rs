@@ -153,13 +153,19 @@ impl Kernel {
                 let panel = Panel { bytes: panel, starts: &self.starts, width: PANEL };
                 let count = PANEL.min(columns.end - first);
                 let parameters = parameters.part(first, count);
+                // Whole panels are corrected: loops of a known length have no rest.
+                let [mut summands, mut zeros] = [[0; PANEL]; 2];
+                summands[..count].copy_from_slice(parameters.summands);
+                for (j, zero) in zeros[..count].iter_mut().enumerate() {
+                    *zero = self.moved.wrapping_add(parameters.zero_point(j));
+                }
                 for top in (0..tile.rows.len()).step_by(ROWS) {
                     let count = if tile.rows.len() - top == 1 { 1 } else { ROWS };
                     let rows = &copy[top * deep..][..count * deep];
                     self.dots.of(rows, count, panel, self.signed, &mut block);
-                    let totals = corrected.then(|| &totals[top..]);
-                    let at = [top, first - columns.start];
-                    vectorised(Finish { block: &mut block, parameters, totals, moved: self.moved, at, tile });
+                    let (block, summands, at) = (&mut block, &summands, [top, first - columns.start]);
+                    let corrections = corrected.then(|| (&totals[top..], &zeros));
+                    vectorised(Finish { block, parameters, summands, corrections, at, tile });
                 }
             }
         });
@@ -192,9 +198,9 @@ impl Loop for Totals<'_> {
 struct Finish<'a, 't, T> {
     block: &'a mut Block,
     parameters: Parameters<'a>,
-    /// Sums of the rows of A, if a correction needs them.
-    totals: Option<&'a [i32]>,
-    moved: i32,
+    summands: &'a [i32; PANEL],
+    /// Sums of the rows of A, and what they are multiplied by and subtracted, if a correction needs them.
+    corrections: Option<(&'a [i32], &'a [i32; PANEL])>,
     /// First row and column in the tile.
     at: [usize; 2],
     tile: &'a mut Tile<'t, T>,
@@ -205,18 +211,18 @@ impl<T: Output> Loop for Finish<'_, '_, T> {
 
     #[inline(always)]
     fn run<I: Isa>(self) {
-        let Self { block, parameters, totals, moved, at: [top, left], tile } = self;
+        let Self { block, parameters, summands, corrections, at: [top, left], tile } = self;
         let count = parameters.summands.len();
         for (i, sums) in block.iter_mut().enumerate().take(tile.rows.len() - top) {
-            let sums = &mut sums[..count];
-            sums.iter_mut().zip(parameters.summands).for_each(|(sum, summand)| *sum = sum.wrapping_add(*summand));
-            if let Some(totals) = totals {
-                for (j, sum) in sums.iter_mut().enumerate() {
-                    let zero = moved.wrapping_add(parameters.zero_point(j));
-                    *sum = sum.wrapping_sub(totals[i].wrapping_mul(zero));
+            for (sum, summand) in sums.iter_mut().zip(summands) {
+                *sum = sum.wrapping_add(*summand);
+            }
+            if let Some((totals, zeros)) = corrections {
+                for (sum, zero) in sums.iter_mut().zip(zeros) {
+                    *sum = sum.wrapping_sub(totals[i].wrapping_mul(*zero));
                 }
             }
-            T::write_columns::<I>(&parameters, sums, &mut tile.row(top + i)[left..][..count]);
+            T::write_columns::<I>(&parameters, &sums[..count], &mut tile.row(top + i)[left..][..count]);
         }
     }
 }
