@@ -40,6 +40,7 @@ _ADDED = {
     "i2": "int2",
     "u2": "uint2",
 }
+_FLOATS = {"f16", "f32", "f64", "bf16", "f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f4e2m1"}
 _NAMES = {theirs: ours for ours, theirs in (_NUMPY | _ADDED).items()}
 _DTYPES = {ours: np.dtype(theirs) for ours, theirs in _NUMPY.items()}
 # The library's names of types. NumPy takes longer to name a type than a small model takes to run.
@@ -109,7 +110,9 @@ def given(inputs: Mapping[str, Any] | None, declared: Mapping[str, tuple[str | N
         raise InputError(f"inputs must be a dictionary from names to arrays, not {type(inputs).__name__}")
     parts: list[Given] = []
     for name, value in inputs.items():
-        dtype, kind = declared.get(name, _UNDECLARED)
+        dtype, kind = entry = declared.get(name, _UNDECLARED)
+        if entry is _UNDECLARED and not isinstance(name, str):
+            raise InputError(f"`inputs` has the name {name!r}; names of inputs are strings: {', '.join(declared)}")
         if kind != "tensor" or value is None:
             parts += _parts(name, value, dtype, kind)
         elif (
@@ -175,9 +178,40 @@ def _array(name: str, value: Any, declared: str | None) -> np.ndarray[Any, Any]:
         return np.asarray(value)
     try:
         # A number, or lists of numbers, which have no type of their own.
-        return np.asarray(value, numpy_dtype(declared))
+        numbers = np.asarray(value)
+        with np.errstate(over="ignore"):
+            made = np.asarray(value, numpy_dtype(declared))
     except (OverflowError, TypeError, ValueError) as error:
         raise InputError(f"input `{name}`: {error}") from error
+    for wrong in _changed(value, numbers, made):
+        step = "give numbers that it has, or an array of the type"
+        raise InputError(f"input `{name}`: {wrong!r} is no number of type {dtype_name(declared)}; {step}")
+    return made
+
+
+def _changed(value: Any, numbers: np.ndarray[Any, Any], made: np.ndarray[Any, Any]) -> list[Any]:
+    """The numbers in lists that have another value as elements of `made`. `numbers`: what NumPy makes of the lists by itself. Floats may
+    be rounded to floats."""
+    if numbers.dtype == made.dtype:
+        return []
+    if numbers.dtype.kind not in "biuf":
+        return list(numbers.reshape(-1).tolist())
+    is_float = _name_of(made.dtype) in _FLOATS
+    if is_float and numbers.dtype.kind == "f":
+        wrong = np.isfinite(numbers) & ~np.isfinite(made.astype(np.float64))
+    else:
+        # Objects are compared exactly: NumPy would compare large integers with floats as floats.
+        numbers = np.asarray(value, object)
+        exact = made.astype(np.float64 if is_float else np.int64 if made.dtype.itemsize < 8 else made.dtype)
+        wrong = np.asarray(exact.astype(object) != numbers, bool)
+    return list(numbers[wrong].tolist())
+
+
+def seconds(name: str, value: Any) -> float | None:
+    """A limit of time as the compiled part takes it."""
+    if value is None or isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool):
+        return value
+    raise InputError(f"option `{name}` = {value!r}: give a number of seconds, or None for no limit")
 
 
 def array(dtype: str, shape: list[int], memory: _native.Memory) -> np.ndarray[Any, Any]:

@@ -19,7 +19,8 @@ from .views import Comparison, Devices, Plan, Profile, Refinement
 
 Arrays = Mapping[str, Any]
 """Arrays by the names of inputs. Each is a NumPy array, anything with ``__dlpack__`` on the CPU (a torch tensor), or numbers in lists.
-A sequence is a list of these, and an optional that holds nothing is None."""
+A sequence is a list of these, and an optional that holds nothing is None. Numbers in lists become elements of the declared type: floats
+are rounded to floats, and numbers that the type does not have are refused. Arrays are never converted."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,8 @@ class Session:
         order: Order of a device's ready nodes: ``pct``, ``msr``, ``fifo`` or ``frugal``.
         devices: Names of the devices to use, or one name. One of them must be a CPU device. The default is all devices.
         cpu_devices: Cores of one CPU device: ``machine``, ``package``, ``numa``, ``l3`` or ``core``.
-        threads: Threads of each CPU device. The default is one per core. Results do not depend on it.
+        threads: Threads of each CPU device. The default is one per core. More than the device has processing units are not used, and
+            ``devices.notes`` says so. Results do not depend on it.
         gpu: Whether to use GPUs. The default is yes.
         software_gpu: Whether a software adapter counts as a GPU. The default is no.
         gpu_backend: Graphics interface through which GPUs are found: ``vulkan``, ``metal``, ``dx12`` or ``gl``. The default is all of the
@@ -258,7 +260,7 @@ class Session:
         self, given: list[_arrays.Given], token: _native.CancelToken, timeout: float | None
     ) -> dict[str, np.ndarray[Any, Any]]:
         main = threading.current_thread() is threading.main_thread()
-        taken = self._session.run(given, token, timeout, main)
+        taken = self._session.run(given, token, _arrays.seconds("timeout", timeout), main)
         made = {name: _arrays.array(dtype, shape, memory) for name, dtype, shape, memory in taken}
         if self._makes_arrays:
             return made

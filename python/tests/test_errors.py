@@ -64,6 +64,67 @@ def test_options_that_make_no_sense(option, part):
     assert part in str(raised(errors.InputError, lambda: session(DATA / "mlp.onnx", **option)))
 
 
+FLOAT, INT, WIDE, BYTE, BOOL, HALF = (
+    TensorProto.FLOAT, TensorProto.INT32, TensorProto.INT64, TensorProto.UINT8, TensorProto.BOOL, TensorProto.BFLOAT16
+)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "numbers", "part"),
+    [
+        (FLOAT, [1, 2**24 + 1], "16777217 is no number of type float32"),
+        (HALF, [257], "257 is no number of type bfloat16"),
+        (FLOAT, [1e300], "1e\\+300"),
+        (FLOAT, ["1.5"], "'1.5' is no number"),
+        (FLOAT, [None], "None is no number"),
+        (INT, [1.5], "1.5 is no number of type int32"),
+        (WIDE, [2**62 + 0.5, 2.5], "2.5"),
+        (BOOL, [2], "2 is no number of type bool"),
+        (BYTE, [-1], "-1"),
+        (BYTE, [256.0], "256"),
+        (INT, [float("nan")], "NaN"),
+        (FLOAT, [[1], [2, 3]], "inhomogeneous"),
+    ],
+)
+def test_numbers_in_lists_keep_their_values_or_are_refused(dtype, numbers, part):
+    own = session(unary("Identity", ["n"], dtype))
+    with pytest.raises(ab.errors.InputError, match=f"input `x`: .*{part}"):
+        own.run({"x": numbers})
+
+
+@pytest.mark.parametrize(
+    ("dtype", "numbers"),
+    [
+        (FLOAT, [0.1, 2**24, -3, float("nan"), float("inf")]),
+        (HALF, [0.1, 256]),
+        (WIDE, [2**62 + 1, 3.0, True]),
+        (BOOL, [True, 0, 1.0]),
+        (BYTE, [0, 255.0]),
+        (FLOAT, []),
+    ],
+)
+def test_numbers_in_lists_become_the_declared_type(dtype, numbers):
+    found = session(unary("Identity", ["n"], dtype)).run({"x": numbers})["y"]
+    assert np.array_equal(found, np.array(numbers, found.dtype), equal_nan=found.dtype.kind == "f")
+
+
+def test_arguments_of_other_types_are_refused_with_the_next_step(mlp):
+    x = np.zeros((2, mlp.inputs[0].shape[1]), np.float32)
+    for name in (None, 3, b"x"):
+        with pytest.raises(ab.errors.InputError, match="names of inputs are strings: "):
+            mlp.run({name: x})
+    for timeout in ("1", True, [1]):
+        with pytest.raises(ab.errors.InputError, match="`timeout` = .*: give a number of seconds"):
+            mlp.run({mlp.inputs[0].name: x}, timeout=timeout)
+    for timeout in (60, 60.0, np.float32(60), None):
+        mlp.run({mlp.inputs[0].name: x}, timeout=timeout)
+
+
+def test_threads_that_a_device_does_not_have_are_not_used_and_a_note_says_so():
+    many = session(DATA / "mlp.onnx", cpu_devices="machine", threads=100_000)
+    assert any("cpu0: 100000 threads are more than" in note for note in many.devices.notes)
+
+
 def test_devices_and_constraints_that_are_not_there(mlp):
     error = raised(errors.PlacementError, lambda: session(DATA / "mlp.onnx", devices=["tpu7"]))
     assert error.device == "tpu7" and "cpu0" in str(error)
