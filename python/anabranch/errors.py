@@ -97,3 +97,10 @@ def of(
     error = _CLASSES.get(kind, InternalError)(text)
     error.kind, error.file, error.node, error.device, error.input = kind, file, node, device, input
     return error
+
+
+def of_sample(error: AnabranchError, number: int) -> AnabranchError:
+    """Returns the error of a sample that was refused, with the number of the sample."""
+    made = type(error)(f"sample {number}: {error}")
+    vars(made).update(vars(error))
+    return made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 from collections import deque
@@ -11,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _arrays, _native
+from . import _arrays, _native, errors
 from .errors import AnabranchError, InputError, InternalError
 
 
@@ -33,6 +34,8 @@ class Pipeline:
         self._mapping = threading.Lock()
         # Numbers of the data sets that were pushed and whose results were not taken yet.
         self._under_way: deque[int] = deque()
+        # Number of the first data set of the last `map`, and of all that were accepted.
+        self._first = self._pushed = 0
 
     @property
     def plan(self) -> dict[str, Any]:
@@ -50,6 +53,9 @@ class Pipeline:
         """Yields the outputs for each of these inputs, in order. Several samples are in the pipeline at a time. Arrays are copied when
         they are taken from `inputs`, which is read only while the pipeline has capacity.
 
+        If a sample fails, or `inputs` raises, the results of the samples before it come first, then the error. Errors name the sample
+        by its number in this `map`, from 0.
+
         The state of a model with state begins from its first value with each `map`.
 
         Only one `map` runs at a time: the next can start when this one has ended, was closed, or is not referenced any more. Its
@@ -61,21 +67,39 @@ class Pipeline:
         """
         if not self._mapping.acquire(blocking=False):
             raise InputError("another `map` of this pipeline is open; read all its results, or close it, before the next")
+        self._first = self._pushed
         try:
-            most = self._pipeline.max_in_flight()
-            for at, one in enumerate(inputs):
+            most, samples, failure = self._pipeline.max_in_flight(), iter(inputs), None
+            for number in itertools.count():
                 if len(self._under_way) == most:
                     yield self._next()
-                given = _arrays.given(one, self._declared)
-                _arrays.refuse_unknown(one, self._declared)
-                self._under_way.append(self._pipeline.push(given, at < self._sequences))
+                try:
+                    self._push(next(samples), number)
+                except StopIteration:
+                    break
+                except Exception as error:
+                    failure = error
+                    break
+            # If a stage has failed, its error comes in its place among these, before that of a later sample.
             while self._under_way:
                 yield self._next()
+            if failure is not None:
+                raise failure
         finally:
             self._drain()
 
+    def _push(self, sample: Mapping[str, Any], number: int) -> None:
+        """Pushes a sample with its number in this `map`."""
+        try:
+            given = _arrays.given(sample, self._declared)
+            _arrays.refuse_unknown(sample, self._declared)
+        except AnabranchError as error:
+            raise errors.of_sample(error, number) from None
+        self._under_way.append(self._pipeline.push(given, number < self._sequences, self._first))
+        self._pushed += 1
+
     def _next(self) -> dict[str, np.ndarray[Any, Any]]:
-        finished = self._pipeline.next()
+        finished = self._pipeline.next(self._first)
         if finished is None:
             raise InputError("the pipeline was closed; open another")
         (number, outputs), expected = finished, self._under_way.popleft()
@@ -86,7 +110,7 @@ class Pipeline:
     def _drain(self) -> None:
         """Drops the results that nobody will take, so that the next `map` begins with none."""
         try:
-            while self._under_way and self._pipeline.next() is not None:
+            while self._under_way and self._pipeline.next(self._first) is not None:
                 self._under_way.popleft()
         except AnabranchError:
             # The pipeline has ended with this error; the next push reports it.

@@ -86,7 +86,8 @@ impl From<SessionError> for Failure {
 impl From<PipelineError> for Failure {
     fn from(error: PipelineError) -> Self {
         let owned = |text: Option<&str>| text.map(str::to_owned);
-        let about = About { node: owned(error.node()), device: owned(error.device()), ..About::default() };
+        let input = owned(error.cause().input());
+        let about = About { node: owned(error.node()), device: owned(error.device()), input, ..About::default() };
         Self { about: Box::new(about), ..Self::new(error.kind(), &error) }
     }
 }

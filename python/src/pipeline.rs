@@ -3,7 +3,7 @@
 use super::failure::{Failure, Result};
 use super::tensors::{Copies, Given, Taken, copied, take};
 use super::work::{released, watched};
-use anabranch::pipeline::{Among, Goal, PipelineOptions};
+use anabranch::pipeline::{Among, Goal, PipelineError, PipelineOptions};
 use anabranch::session::StatePair;
 use anabranch::{Inputs, Session};
 use pyo3::prelude::*;
@@ -75,6 +75,11 @@ pub(crate) fn goal(name: &str) -> Result<Goal> {
     }
 }
 
+/// Returns the failure whose data set is counted from the one with the number `from`.
+fn counted(error: PipelineError, from: u64) -> Failure {
+    error.renumbered(|number| number.saturating_sub(from)).into()
+}
+
 #[pymethods]
 impl Pipeline {
     /// Returns the number of data sets that can be pushed before a result is taken.
@@ -83,20 +88,24 @@ impl Pipeline {
     }
 
     /// Pushes a data set, whose arrays are copied, and returns its number. The first of a sequence has the first state.
-    fn push(&self, py: Python<'_>, given: Vec<Given>, is_first: bool) -> PyResult<u64> {
+    ///
+    /// Errors count data sets from the one with the number `from`.
+    fn push(&self, py: Python<'_>, given: Vec<Given>, is_first: bool, from: u64) -> PyResult<u64> {
         let inputs = copied(&given).map_err(|failure| failure.raise(py))?;
         let push = || if is_first { self.pipeline.push_first(&inputs) } else { self.pipeline.push(&inputs) };
-        watched(py, || self.pipeline.cancel(), None, |_| Ok(push()?))
+        watched(py, || self.pipeline.cancel(), None, |_| push().map_err(|error| counted(error, from)))
     }
 
     /// Waits for the next result and returns it with its number; `None` once a finished pipeline is empty.
-    fn next(&self, py: Python<'_>) -> PyResult<Option<(u64, Vec<Taken>)>> {
+    ///
+    /// Errors count data sets from the one with the number `from`.
+    fn next(&self, py: Python<'_>, from: u64) -> PyResult<Option<(u64, Vec<Taken>)>> {
         watched(
             py,
             || self.pipeline.cancel(),
             None,
             |_| {
-                let finished = self.pipeline.next().transpose()?;
+                let finished = self.pipeline.next().transpose().map_err(|error| counted(error, from))?;
                 Ok(finished.map(|finished| (finished.data_set, take(finished.outputs, &self.copies))))
             },
         )

@@ -192,8 +192,21 @@ def test_inputs_are_read_only_while_there_is_capacity(divided):
 
 
 def test_a_wrong_input_ends_its_map_alone(divided, model):
-    with pytest.raises(ab.errors.InputError, match="stage 0 on node./cpu0.*x"):
-        list(divided.map([*samples(2), {"x": np.zeros((4, 3), np.float32)}, *samples(2)]))
+    def broken():
+        yield from samples(2)
+        raise OSError("the camera is gone")
+
+    wrong, unknown = {"x": np.zeros((4, 3), np.float32)}, {**samples(1)[0], "zz": np.zeros(1)}
+    for source, error, text in [
+        ([*samples(2), wrong, *samples(2)], ab.errors.InputError, "sample 2: stage 0 on node./cpu0.*x"),
+        ([*samples(2), unknown, *samples(2)], ab.errors.InputError, "sample 2: .*no input `zz`"),
+        (broken(), OSError, "camera"),
+    ]:
+        found = []
+        with pytest.raises(error, match=text):
+            for outputs in divided.map(source):
+                found.append(outputs)
+        assert equal(found, samples(2), model), "results of the samples before come first"
     given = samples(4)
     assert equal(divided.map(given), given, model)
 

@@ -1,5 +1,6 @@
 """Pipelines: the same results in the same order."""
 
+import itertools
 import json
 
 import numpy as np
@@ -79,6 +80,48 @@ def test_what_a_map_leaves_is_not_the_next_ones():
         np.testing.assert_allclose(next(first)[output], expected[1], rtol=1e-5, atol=1e-6)
         first.close()
         check()
+
+
+def gathering():
+    """A session of `y = table[at]`, which fails within a kernel for indices outside of the table."""
+    table = helper.make_tensor("table", TensorProto.FLOAT, [4], [0.0, 1.0, 2.0, 3.0])
+    nodes = [helper.make_node("Gather", ["table", "at"], ["row"]), helper.make_node("Neg", ["row"], ["y"])]
+    inputs, outputs = [("at", TensorProto.INT64, [2])], [("y", TensorProto.FLOAT, [2])]
+    return session(built(nodes, inputs, outputs, [table]), cpu_devices="machine")
+
+
+def broken():
+    """A source of samples that fails before its first."""
+    raise OSError("the camera is gone")
+    yield
+
+
+@pytest.mark.parametrize("stages", ["all", "together", "replicated", "pipelined"])
+@pytest.mark.parametrize("good", [0, 1, 3, 20])
+def test_results_before_a_sample_that_fails_come_first(stages, good):
+    own = gathering()
+    sets = [{"at": np.array([number % 4, 3], np.int64)} for number in range(good)]
+    outside, wrong = {"at": np.array([4, 0], np.int64)}, {"at": np.zeros(3, np.int64)}
+    unknown, listed = {"at": np.zeros(2, np.int64), "other": 1}, {"at": [[0.5], []]}
+    for last, error, text in [
+        (iter([outside]), ab.errors.DeviceError, f"sample {good}, stage .*4"),
+        (iter([outside, wrong, unknown]), ab.errors.DeviceError, f"sample {good}, stage .*4"),
+        (iter([outside] * 100), ab.errors.DeviceError, f"sample {good}, stage .*4"),
+        (iter([wrong, outside]), ab.errors.InputError, f"sample {good}: input `at`"),
+        (iter([unknown]), ab.errors.InputError, f"sample {good}: .*`other`"),
+        (iter([listed]), ab.errors.InputError, f"sample {good}: input `at`"),
+        (broken(), OSError, "camera"),
+    ]:
+        with own.pipeline({"at": np.zeros(2, np.int64)}, stages=stages, measure=False) as pipeline:
+            # Numbers are those of the last `map`.
+            assert len(list(pipeline.map(sets))) == good
+            found = []
+            with pytest.raises(error, match=text):
+                for outputs in pipeline.map(itertools.chain(sets, last)):
+                    found.append(outputs["y"].tolist())
+            assert found == [[-(number % 4), -3] for number in range(good)]
+            if error is not ab.errors.DeviceError:
+                assert len(list(pipeline.map(sets))) == good
 
 
 def test_a_state_stays_in_its_stage_and_begins_anew_with_each_map(tmp_path):

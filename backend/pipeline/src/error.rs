@@ -9,14 +9,15 @@ use std::fmt;
 /// Error of a data set that was not accepted or did not go through a pipeline.
 #[derive(Clone, Debug)]
 pub struct PipelineError {
-    /// Place of the failure; `None` if the data set was not accepted.
+    /// Number of the data set; `None` if the error is not about a data set.
+    data_set: Option<u64>,
+    /// Place of the failure; `None` if no stage failed.
     place: Option<FailureSite>,
     cause: SessionError,
 }
 
 #[derive(Clone, Debug)]
 struct FailureSite {
-    data_set: u64,
     stage: usize,
     device: String,
 }
@@ -24,14 +25,18 @@ struct FailureSite {
 impl PipelineError {
     /// Returns the error of a stage that failed at a data set.
     pub(super) fn at(data_set: u64, stage: usize, device: &str, cause: SessionError) -> Self {
-        Self { place: Some(FailureSite { data_set, stage, device: device.to_owned() }), cause }
+        let place = Some(FailureSite { stage, device: device.to_owned() });
+        Self { data_set: Some(data_set), place, cause }
+    }
+
+    /// Returns the error of a data set that was refused. It would have had this number.
+    pub(super) fn refused(data_set: u64, cause: SessionError) -> Self {
+        Self { data_set: Some(data_set), place: None, cause }
     }
 
     /// Replaces the number of the data set by that of the caller's own numbering.
     pub fn renumbered(mut self, number: impl FnOnce(u64) -> u64) -> Self {
-        if let Some(place) = &mut self.place {
-            place.data_set = number(place.data_set);
-        }
+        self.data_set = self.data_set.map(number);
         self
     }
 
@@ -40,12 +45,15 @@ impl PipelineError {
         self.cause.kind()
     }
 
-    /// Returns the number of the data set, from 0, at which a stage failed; `None` if it was not accepted.
+    /// Returns the number, from 0, of the data set that failed or was refused.
+    ///
+    /// A refused data set would have had this number; the next one that is accepted has it. `None` if the pipeline was
+    /// finished or cancelled.
     pub fn data_set(&self) -> Option<u64> {
-        self.place.as_ref().map(|place| place.data_set)
+        self.data_set
     }
 
-    /// Returns the stage, from 0.
+    /// Returns the stage that failed, from 0; `None` if the data set was refused.
     pub fn stage(&self) -> Option<usize> {
         self.place.as_ref().map(|place| place.stage)
     }
@@ -68,7 +76,7 @@ impl PipelineError {
 
 impl From<SessionError> for PipelineError {
     fn from(cause: SessionError) -> Self {
-        Self { place: None, cause }
+        Self { data_set: None, place: None, cause }
     }
 }
 
@@ -80,12 +88,14 @@ impl From<ExecError> for PipelineError {
 
 impl fmt::Display for PipelineError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.place {
-            None => Line(&self.cause).fmt(f),
-            Some(FailureSite { data_set, stage, device }) => {
-                write!(f, "sample {data_set}, stage {stage} on {}: {}", Line(device), Line(&self.cause))
+        if let Some(data_set) = self.data_set {
+            write!(f, "sample {data_set}")?;
+            if let Some(FailureSite { stage, device }) = &self.place {
+                write!(f, ", stage {stage} on {}", Line(device))?;
             }
+            f.write_str(": ")?;
         }
+        Line(&self.cause).fmt(f)
     }
 }
 

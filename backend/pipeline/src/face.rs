@@ -138,7 +138,8 @@ impl Pipeline {
     }
 
     fn put(&self, inputs: &Inputs, is_first: bool) -> Result<u64, PipelineError> {
-        let given = ordered(inputs, &self.program, |at| self.wiring.inputs[at].is_some())?;
+        let given = ordered(inputs, &self.program, |at| self.wiring.inputs[at].is_some());
+        let given = given.map_err(|cause| PipelineError::refused(self.line.next_number(), cause))?;
         let packet = Packet { is_first, ..Packet::new(&given, &self.wiring) };
         let ended = |text: &str| PipelineError::from(ExecError::new(ErrorKind::Cancelled, text));
         self.line.push(packet).map_err(|refused| match refused {

@@ -128,6 +128,11 @@ impl<T: Send + 'static> Line<T> {
         }
     }
 
+    /// Returns the number of the next data set.
+    pub(super) fn next_number(&self) -> u64 {
+        lock(&self.accepted).count
+    }
+
     /// Announces that no more data sets will come.
     pub(super) fn finish(&self) {
         let mut accepted = lock(&self.accepted);

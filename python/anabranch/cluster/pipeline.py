@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any
 
 from .. import _arrays, _native
-from ..errors import AnabranchError, DeviceError, InputError, MemoryLimitError, PlacementError, Timeout
+from ..errors import AnabranchError, DeviceError, InputError, MemoryLimitError, PlacementError, Timeout, of_sample
 from ..session import Session
 from ..views import Rows
 from . import _host, _routes
@@ -223,12 +223,10 @@ class Pipeline:
             for number in itertools.count():
                 yield from self._results(flights, can_read)
                 try:
-                    given = next(inputs)
+                    packet = self._packet(next(inputs), number)
                 except StopIteration:
                     break
-                try:
-                    packet = packet_of(given, self._session, self._inputs, self._bound)
-                except InputError:
+                except Exception:
                     # The inputs before it are right.
                     yield from self._results(flights)
                     raise
@@ -244,6 +242,12 @@ class Pipeline:
                 raise
             finally:
                 self._mapping.release()
+
+    def _packet(self, given: Mapping[str, Any], number: int) -> Packet:
+        try:
+            return packet_of(given, self._session, self._inputs, self._bound)
+        except AnabranchError as error:
+            raise of_sample(error, number) from None
 
     async def map_async(
         self, inputs: Iterable[Mapping[str, Any]] | AsyncIterable[Mapping[str, Any]]
@@ -466,8 +470,9 @@ class Pipeline:
                 self._recover(flights, str(failure))
             except AnabranchError as error:
                 self._sent -= 1
-                packet, dims = flights.popleft().packet, self._options.get("dims") or {}
-                raise in_own_words(error, packet, self._session, self._inputs, dims) from None
+                flight, dims = flights.popleft(), self._options.get("dims") or {}
+                refused = in_own_words(error, flight.packet, self._session, self._inputs, dims)
+                raise of_sample(refused, flight.number) from None
             except BaseException:
                 # An interruption: nobody knows which results were taken.
                 self._stop()

@@ -7,6 +7,7 @@ mod deciding;
 mod determinism;
 mod distributed;
 mod divided;
+mod failing_pipelines;
 mod faults;
 mod fitting;
 mod fuzz;

@@ -240,7 +240,8 @@ fn what_does_not_fit_is_refused_and_does_not_end_the_pipeline() {
     let name = session.inputs()[0].name().to_owned();
     let wrong = Tensor::from_elements(Shape::new([1, 1]).expect("small"), &[0f32]).expect("one");
     let error = pipeline.push(&Inputs::new().tensor(&name, wrong)).expect_err("another shape");
-    assert_eq!((error.kind(), error.data_set()), (ErrorKind::Input, None));
+    assert_eq!((error.kind(), error.data_set(), error.stage()), (ErrorKind::Input, Some(0), None));
+    assert!(error.to_string().starts_with("sample 0: input"), "{error}");
     assert_eq!(pipeline.push(&sets[0]).expect("the pipeline goes on"), 0);
     pipeline.finish();
     assert!(pipeline.next().expect("one result").is_ok() && pipeline.next().is_none());

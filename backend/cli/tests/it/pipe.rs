@@ -1,7 +1,9 @@
 //! `anabranch pipe`, from the outside: sources and destinations of data sets, skipped data sets, and errors.
 
 use crate::command::{Anabranch, bundled};
-use anabranch::import::proto::{GraphProto, ModelProto, NodeProto, ValueInfoProto};
+use anabranch::import::proto::{
+    DimensionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, data_type,
+};
 use anabranch_kernels::{Shape, Tensor};
 use anabranch_report::npy::{read_npz, write_npy, write_npz};
 use std::collections::BTreeMap;
@@ -92,6 +94,34 @@ fn what_was_made_of_other_files_is_not_taken_for_done() {
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{message}");
     assert!(message.contains("another model") && message.contains("--resume"), "{message}");
+}
+
+#[test]
+fn a_sample_that_fails_is_named_and_the_results_before_it_are_kept() {
+    let command = Anabranch::new();
+    let node = vec![NodeProto::of("Gather", &["table", "at"], &["row"]), NodeProto::of("Neg", &["row"], &["y"])];
+    let vector = |name: &str, of| ValueInfoProto::tensor(name, of, vec![DimensionProto::known(2)]);
+    let graph = GraphProto {
+        node,
+        initializer: vec![TensorProto::f32s("table", &[4], &[0.0, 1.0, 2.0, 3.0])],
+        input: vec![vector("at", data_type::INT64)],
+        output: vec![vector("y", data_type::FLOAT)],
+        ..GraphProto::default()
+    };
+    std::fs::write(command.path("rows.onnx"), ModelProto::of(graph, 17).to_bytes()).expect("writable");
+    for at in 0..9 {
+        let index = if at == 5 { 4 } else { at % 4 };
+        write_npy(&command.path(&format!("at{at}.npy")), &Tensor::from_i64s(&[index, 3])).expect("writable");
+    }
+    for mapping in [&["--together"][..], &["--replicate", "2"], &["--replicate", "off"]] {
+        let pipe = ["pipe", "rows.onnx", "--no-gpu", "--no-measure", "--inputs", "at*.npy", "-o", "results"];
+        let output = command.run(&[&pipe[..], mapping].concat());
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && message.contains("sample 5, stage"), "{mapping:?}: {message}");
+        let made = |at: &usize| command.path(&format!("results/at{at}.npz")).is_file();
+        assert_eq!((0..9).filter(made).collect::<Vec<_>>(), [0, 1, 2, 3, 4], "{mapping:?}");
+        std::fs::remove_dir_all(command.path("results")).expect("there");
+    }
 }
 
 #[test]
