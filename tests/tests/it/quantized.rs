@@ -151,32 +151,44 @@ fn products_between_quantised_values_are_computed_in_integers() {
     }
 }
 
+/// Sums that 32 bits do not hold are computed in floats. Terms have one sign, so that no rounding cancels another.
 #[test]
-fn products_whose_sums_are_not_exact_in_32_bits_stay_in_floats() {
-    for (depth, integers) in [(33_025, 1), (33_026, 0)] {
-        let one = TensorProto::f32s("one", &[], &[1.0]);
-        let weights = TensorProto::raw("w.q", data_type::UINT8, &[depth, 1], vec![255; depth as usize]);
-        let node = vec![
-            NodeProto::of("DequantizeLinear", &["x", "one"], &["xd"]),
-            NodeProto::of("DequantizeLinear", &["w.q", "one"], &["w"]),
-            NodeProto::of("MatMul", &["xd", "w"], &["y"]),
-        ];
-        let dims = [1, depth].map(DimensionProto::known).to_vec();
-        let input = vec![ValueInfoProto::tensor("x", data_type::UINT8, dims)];
-        let output = vec![ValueInfoProto { name: "y".into(), r#type: None }];
-        let graph = GraphProto { node, initializer: vec![one, weights], input, output, ..GraphProto::default() };
-        let bytes = ModelProto::of(graph, 17).to_bytes();
-        let program = lower(&from_bytes(&bytes, None).expect("sound"), &LowerOptions::default()).expect("lowers");
-        let found = program.nodes.iter().filter(|node| matches!(node.spec.op, Op::IntegerMatMul(_))).count();
-        assert_eq!(found, integers, "{depth}");
-        let session = Session::from_bytes(&bytes, one_cpu()).expect("a sound model");
-        let shape = Shape::new([1, depth as usize]).expect("small");
-        let x = Tensor::from_elements(shape, &vec![255u8; depth as usize]).expect("as many");
-        let outputs = session.run(&Inputs::new().tensor("x", x)).expect("runs");
-        let y = outputs.tensor("y").expect("made").elements::<f32>().expect("floats")[0];
-        let want = 255.0 * 255.0 * depth as f32;
-        // 32-bit floats round the sum of so many equal terms; integers beyond 32 bits would change its sign.
-        assert!((y - want).abs() <= 1e-4 * want, "{depth}: {y} rather than {want}");
+fn products_of_any_depth_have_the_accuracy_of_floats() {
+    const COLUMNS: usize = 3;
+    let number = |at: usize, is_signed: bool| if is_signed { 127 - (at % 7) as i64 } else { 255 - (at % 13) as i64 };
+    for (depth, integers) in [(33_025, 1), (33_026, 0), (70_000, 0), (200_000, 0)] {
+        for [a, b] in [[false, false], [false, true], [true, true], [true, false]] {
+            let one = TensorProto::f32s("one", &[], &[1.0]);
+            let dtype = |is_signed| if is_signed { data_type::INT8 } else { data_type::UINT8 };
+            let raw = (0..depth * COLUMNS).map(|at| number(at, b) as u8).collect();
+            let weights = TensorProto::raw("w.q", dtype(b), &[depth as i64, COLUMNS as i64], raw);
+            let node = vec![
+                NodeProto::of("DequantizeLinear", &["x", "one"], &["xd"]),
+                NodeProto::of("DequantizeLinear", &["w.q", "one"], &["w"]),
+                NodeProto::of("MatMul", &["xd", "w"], &["y"]),
+            ];
+            let dims = [1, depth as i64].map(DimensionProto::known).to_vec();
+            let input = vec![ValueInfoProto::tensor("x", dtype(a), dims)];
+            let output = vec![ValueInfoProto { name: "y".into(), r#type: None }];
+            let graph = GraphProto { node, initializer: vec![one, weights], input, output, ..GraphProto::default() };
+            let bytes = ModelProto::of(graph, 17).to_bytes();
+            let program = lower(&from_bytes(&bytes, None).expect("sound"), &LowerOptions::default()).expect("lowers");
+            let found = program.nodes.iter().filter(|node| matches!(node.spec.op, Op::IntegerMatMul(_))).count();
+            assert_eq!(found, integers, "{depth}");
+            let session = Session::from_bytes(&bytes, one_cpu()).expect("a sound model");
+            let (shape, row) = (Shape::new([1, depth]).expect("small"), (0..depth).map(|at| number(at, a)));
+            let x = match a {
+                true => Tensor::from_elements(shape, &row.map(|x| x as i8).collect::<Vec<_>>()),
+                false => Tensor::from_elements(shape, &row.map(|x| x as u8).collect::<Vec<_>>()),
+            };
+            let outputs = session.run(&Inputs::new().tensor("x", x.expect("as many"))).expect("runs");
+            let y = outputs.tensor("y").expect("made").elements::<f32>().expect("floats");
+            for (column, y) in y.iter().enumerate() {
+                let want: i64 = (0..depth).map(|at| number(at, a) * number(at * COLUMNS + column, b)).sum();
+                let error = (f64::from(*y) - want as f64).abs() / want as f64;
+                assert!(error < 2e-6, "{depth} terms, signed {a} and {b}: {y} rather than {want}");
+            }
+        }
     }
 }
 

@@ -1,5 +1,5 @@
-//! Products of few rows with a panel of narrow weights, which are widened in registers. The sums over each block of the
-//! depth are scaled once.
+//! Products of few rows with a panel of narrow weights, which are widened in registers. The sums over each piece of a
+//! block of the depth are scaled once.
 
 use super::element::Element;
 use anabranch_cpu_base::layout::narrow::PANEL;
@@ -9,6 +9,10 @@ use std::ops::Range;
 
 /// Prefetch distance of weights in bytes: few rows read them faster than the processor expects.
 pub(super) const AHEAD: usize = 4096;
+
+/// Maximum steps whose products are added one after the other. The sums of such pieces are then added. One sum over all
+/// steps would have an error in proportion to the depth.
+const PIECE: usize = 512;
 
 /// Loop for some rows times the columns of a panel.
 pub(super) struct Panel<'a, E: Element, const ROWS: usize> {
@@ -61,31 +65,44 @@ impl<E: Element, const ROWS: usize> Panel<'_, E, ROWS> {
     fn columns<I: Isa, const VECTORS: usize>(&self, at: usize) -> Sums<I, ROWS, VECTORS> {
         let depth = self.a[0].len();
         let mut total = [[I::splat(0.0); VECTORS]; ROWS];
-        for (number, start) in (0..depth).step_by(self.block).enumerate() {
-            let steps = start..depth.min(start + self.block);
-            let mut shift = [I::splat(0.0); VECTORS];
-            let sums = match self.zero_points {
-                Some(of) if E::MIDDLE != 0.0 => {
-                    for v in 0..VECTORS {
-                        shift[v] = negated::<I>(of, number, at / LANES + v);
-                    }
-                    self.of_steps::<I, VECTORS, true>(at, steps, shift)
-                }
-                _ => self.of_steps::<I, VECTORS, false>(at, steps, shift),
-            };
+        for (number, first) in (0..depth).step_by(self.block).enumerate() {
+            let end = depth.min(first + self.block);
             let mut scale = [I::splat(1.0); VECTORS];
             if let Some(scales) = self.scales {
                 for v in 0..VECTORS {
                     scale[v] = parameter::<I>(scales, number, at / LANES + v);
                 }
             }
-            for i in 0..ROWS {
-                for v in 0..VECTORS {
-                    total[i][v] = I::fused_lanes(sums[i][v], scale[v], total[i][v]);
+            for start in (first..end).step_by(PIECE) {
+                let sums = self.of_piece::<I, VECTORS>(at, start..end.min(start + PIECE), number);
+                for i in 0..ROWS {
+                    for v in 0..VECTORS {
+                        total[i][v] = I::fused_lanes(sums[i][v], scale[v], total[i][v]);
+                    }
                 }
             }
         }
         total
+    }
+
+    /// Returns the sums over steps of block `number`, without the block's scale.
+    #[inline(always)]
+    fn of_piece<I: Isa, const VECTORS: usize>(
+        &self,
+        at: usize,
+        steps: Range<usize>,
+        number: usize,
+    ) -> Sums<I, ROWS, VECTORS> {
+        let mut shift = [I::splat(0.0); VECTORS];
+        match self.zero_points {
+            Some(of) if E::MIDDLE != 0.0 => {
+                for v in 0..VECTORS {
+                    shift[v] = negated::<I>(of, number, at / LANES + v);
+                }
+                self.of_steps::<I, VECTORS, true>(at, steps, shift)
+            }
+            _ => self.of_steps::<I, VECTORS, false>(at, steps, shift),
+        }
     }
 
     /// Returns the sums over steps; the first step begins a byte. Weights have a shift of their own if `SHIFTED`.

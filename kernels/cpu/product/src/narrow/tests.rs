@@ -133,6 +133,45 @@ fn deep_and_wide_products_agree_with_the_definition() {
     }
 }
 
+/// Terms of one sign: errors of their partial sums do not cancel.
+#[test]
+fn errors_do_not_grow_with_the_depth() {
+    let weight = |p: usize, j: usize| (200 + (p * 37 + j * 11) % 56) as u8;
+    let element = |i: usize, p: usize| 1.0 + ((p * 29 + i * 7) % 101) as f32 / 101.0;
+    let columns = 3;
+    for depth in [30_000, 33_026, 70_000, 200_000] {
+        for (rows, format) in [1, 3, 9].into_iter().flat_map(|rows| {
+            let grid = NarrowFormat::Grid { bits: 8, block: depth, zero_points: true };
+            [grid, NarrowFormat::Float].map(|format| (rows, format))
+        }) {
+            let op = NarrowMatMul { format, transpose_b: true, quantize_a: false, epilogue: None };
+            let a: Vec<f32> = (0..rows * depth).map(|at| element(at / depth, at % depth)).collect();
+            let mut inputs = vec![Tensor::from_elements(shape(&[rows, depth]), &a).expect("as many")];
+            if format == NarrowFormat::Float {
+                let number = |at: usize| f64::from(weight(at % depth, at / depth));
+                inputs.push(testing::tensor(DType::F16, &[columns, depth], number));
+            } else {
+                let weights: Vec<u8> = (0..columns * depth).map(|at| weight(at % depth, at / depth)).collect();
+                inputs.push(Tensor::from_elements(shape(&[columns, depth]), &weights).expect("as many"));
+                let each = [[0.5f32; 3], [0.0; 3]].map(|of| Tensor::from_elements(shape(&[columns, 1]), &of));
+                inputs.extend(each.map(|of| of.expect("as many")));
+            }
+            let specs = inputs.iter().map(|input| input.spec().clone()).collect();
+            let node =
+                NodeSpec { op: Op::NarrowMatMul(op.clone()), inputs: specs, outputs: vec![spec(&[rows, columns])] };
+            let kernel = prepare(&op, &node, &vec![false; inputs.len()]).expect("a sound node");
+            let scale = if format == NarrowFormat::Float { 1.0 } else { 0.5 };
+            for (at, found) in run(&*kernel, &node, &inputs, &Team::solo()).into_iter().enumerate() {
+                let (i, j) = (at / columns, at % columns);
+                let terms = (0..depth).map(|p| f64::from(element(i, p)) * f64::from(weight(p, j)) * scale);
+                let want: f64 = terms.sum();
+                let error = (f64::from(found) - want).abs() / want;
+                assert!(error < 2e-6, "{depth} steps, {rows} rows, {format:?}: an error of {error:.1e}");
+            }
+        }
+    }
+}
+
 #[test]
 fn the_rows_of_a_tile_change_no_bits() {
     let format = NarrowFormat::Grid { bits: 4, block: 32, zero_points: true };

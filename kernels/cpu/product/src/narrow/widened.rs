@@ -12,7 +12,8 @@ use std::ops::Range;
 /// Minimum rows of a tile: fewer rows take less time with weights in registers.
 const MANY: usize = 8;
 
-/// Steps of the depth that are widened together: they fill a part of an L2 cache.
+/// Steps of the depth that are widened together: they fill a part of an L2 cache. Their products are added first, and
+/// then their sum to those of earlier steps. One sum over all steps would have an error in proportion to the depth.
 const STEPS: usize = 256;
 
 /// Rows whose sums of a vector fit the registers.
@@ -175,9 +176,6 @@ impl<const COUNT: usize> Multiplying<'_, COUNT> {
         let mut rows: [&[f32]; COUNT] = [&[]; COUNT];
         for i in 0..COUNT {
             rows[i] = &self.rows[i][..self.panel.len()];
-            for v in 0..VECTORS {
-                total[i][v] = I::load(&self.sums[i][at + v]);
-            }
         }
         for (step, line) in self.panel.iter().enumerate() {
             let mut weights = [I::splat(0.0); VECTORS];
@@ -193,7 +191,8 @@ impl<const COUNT: usize> Multiplying<'_, COUNT> {
         }
         for i in 0..COUNT {
             for v in 0..VECTORS {
-                I::store(total[i][v], &mut self.sums[i][at + v]);
+                let sum = &mut self.sums[i][at + v];
+                I::store(I::sum(I::load(sum), total[i][v]), sum);
             }
         }
     }
