@@ -164,7 +164,10 @@ impl Constraints {
         let nodes: Vec<_> = program.node_ids().filter(named).collect();
         if nodes.is_empty() && !self.of_parts {
             let meant = did_you_mean(pattern, program.nodes.iter().map(|node| node.name.as_str()));
-            return Err(refused(format!("no node name matches `{pattern}`{meant}; a plan lists the names")));
+            return Err(refused(format!(
+                "no node name matches `{pattern}`{meant}; a plan lists the names; operators that only change a shape, \
+                 or are computed ahead of runs, have no node"
+            )));
         }
         Ok(nodes)
     }

@@ -278,6 +278,12 @@ mod tests {
                 }
             }
             assert!(refusals[0].is_none(), "smaller tensors are no obstacle");
+            let named = PlanChoice { strategy: Strategy::Device("gpu0".into()), ..PlanChoice::default() };
+            let named = planner.plan(&named).expect("the CPU runs every node");
+            let reasons = named.program.node_ids().map(|node| named.plan().reason(node).to_owned());
+            let expected =
+                if device == "gpu0" { "given" } else { "the GPU that was named has no kernel for this node" };
+            assert_eq!(reasons.collect::<Vec<_>>(), ["given", expected]);
         }
     }
 }

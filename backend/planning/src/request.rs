@@ -19,6 +19,9 @@ use anabranch_plan::plan_file::PlanFile;
 use anabranch_plan::{HOST, PlanDevice, PlanOptions, Residency};
 use std::path::{Path, PathBuf};
 
+/// Reason for the nodes that a GPU cannot run, if all nodes are to run on it.
+const NO_KERNEL: Reason = Reason::Rule("the GPU that was named has no kernel for this node");
+
 /// A choice of placement, order and streaming of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlanChoice {
@@ -148,9 +151,9 @@ fn single_device(program: &Program, machine: &Machine, name: &str) -> Result<Box
     let only = machine.devices.iter().position(|device| device.name == name);
     let only = only.ok_or_else(|| unknown(machine, name))?;
     let cpu = machine.devices[only].kind == DeviceKind::Cpu;
-    let device = |runs: &bool| if cpu || *runs { DeviceId(only as u32) } else { HOST };
-    let device_of = machine.gpu_runs(program).iter().map(device).collect();
-    Ok(Box::new(FixedNodes { name: "fixed", device_of, reasons: None }))
+    let placed = |runs: bool| if cpu || runs { (DeviceId(only as u32), Reason::Given) } else { (HOST, NO_KERNEL) };
+    let (device_of, reasons) = machine.gpu_runs(program).into_iter().map(placed).unzip();
+    Ok(Box::new(FixedNodes { name: "fixed", device_of, reasons: Some(reasons) }))
 }
 
 fn unknown(machine: &Machine, name: &str) -> PlanningError {

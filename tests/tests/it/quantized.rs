@@ -134,7 +134,16 @@ fn products_between_quantised_values_are_computed_in_integers() {
     // The Relu is a bound of the rounding: the zero point of the grid behind it.
     let rounding = Rounding { least: MIDDLE.1 as i16, greatest: 255 };
     let rounded = |node: &Node| matches!(&node.spec.op, Op::IntegerConv(op) if op.rounding == Some(rounding));
-    assert!(program.nodes.iter().any(rounded), "{:?}", program.nodes);
+    let conv = program.nodes.iter().find(|node| rounded(node)).expect("a rounded convolution");
+    let kinds: Vec<_> = conv.operators.iter().map(|operator| operator.kind.as_str()).collect();
+    assert_eq!(kinds, ["Conv", "Relu", "QuantizeLinear"], "it does the work of all three, and is found by their names");
+    let planned = |name: &str| {
+        let session = Session::from_bytes(&bytes, one_cpu().with_pin(name, "cpu0")).expect("a sound model");
+        session.plan(&session.fill_random(Inputs::new(), 0).expect("known shapes")).map(drop)
+    };
+    ["Conv_3", "Relu_4", "QuantizeLinear_5"].iter().for_each(|name| planned(name).expect("one node has the name"));
+    let unknown = planned("Flatten_7").expect_err("it only changes a shape").to_string();
+    assert!(unknown.contains("operators that only change a shape"), "{unknown}");
     // GPUs have no kernel for convolutions of integers.
     let options = LowerOptions { integer_convolutions: false, ..LowerOptions::default() };
     let floats = lower(&from_bytes(&bytes, None).expect("sound"), &options).expect("lowers");

@@ -1,6 +1,7 @@
 //! Collects the nodes and values of a program while its model's operators are lowered one by one.
 
 use super::fold::Folding;
+use super::fuse::both;
 use super::narrow::Narrow;
 use super::view::View;
 use crate::host_operators::Fault;
@@ -211,6 +212,19 @@ impl Builder {
         self.operator.name.clone()
     }
 
+    /// Returns the operator whose nodes are being emitted.
+    pub(crate) fn operator(&self) -> &ModelOperator {
+        &self.operator
+    }
+
+    /// Adds operators to the node that makes `view`, which does their work, too.
+    pub(crate) fn join(&mut self, view: &View, operators: &[ModelOperator]) {
+        if let Origin::Node(node) = self.program.value(view.value).origin {
+            let node = &mut self.program.nodes[node.index()];
+            node.operators = both(&node.operators, operators);
+        }
+    }
+
     /// Ends the operator: its last node takes its name, and its values take the names of its outputs.
     pub(crate) fn end(&mut self, outputs: &[(&str, View)]) {
         let count = self.program.nodes.len() - self.first_node;
@@ -221,7 +235,7 @@ impl Builder {
             };
             let node = &mut self.program.nodes[self.first_node + offset];
             node.name = name;
-            node.operators = vec![self.operator.clone()];
+            node.operators = both(&node.operators, std::slice::from_ref(&self.operator));
         }
         for (name, view) in outputs {
             let value = &mut self.program.values[view.value.index()];

@@ -10,7 +10,7 @@ use super::compose::Epilogue;
 use super::view::View;
 use crate::host_operators::Fault;
 use anabranch_ir::constant::LARGE;
-use anabranch_ir::program::ValueId;
+use anabranch_ir::program::{ModelOperator, ValueId};
 use anabranch_kernels::op::{Binary, Domain, NarrowFormat, NarrowMatMul, Op};
 use anabranch_kernels::{DType, Shape, TensorSpec};
 use std::collections::BTreeMap;
@@ -37,6 +37,8 @@ pub(crate) struct ScaledSums {
     pub(crate) scale: View,
     pub(crate) offset: Option<View>,
     pub(crate) bounds: [f64; 2],
+    /// Operators that made the sums, scaled and bounded them.
+    pub(crate) operators: Vec<ModelOperator>,
 }
 
 /// 8-bit integers that stand for `(integer − zero point) · scale`, with one scale and zero point for all elements, or
@@ -85,8 +87,9 @@ impl Builder {
         }
     }
 
-    /// Remembers that `result` are sums of integers, scaled.
-    pub(crate) fn remember_sums(&mut self, result: &View, sums: ScaledSums) {
+    /// Remembers that the present operator made `result` of sums of integers.
+    pub(crate) fn remember_sums(&mut self, result: &View, mut sums: ScaledSums) {
+        sums.operators.push(self.operator().clone());
         self.narrow().0.insert(result.value, Source::Sums(sums));
     }
 

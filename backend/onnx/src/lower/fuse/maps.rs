@@ -188,7 +188,7 @@ pub(super) fn distinct(operands: &[Operand]) -> usize {
 }
 
 /// Operators of two nodes in order, each once.
-pub(super) fn both(first: &[ModelOperator], second: &[ModelOperator]) -> Vec<ModelOperator> {
+pub(in crate::lower) fn both(first: &[ModelOperator], second: &[ModelOperator]) -> Vec<ModelOperator> {
     let mut all = first.to_vec();
     for operator in second {
         match all.iter_mut().find(|known| known.name == operator.name) {

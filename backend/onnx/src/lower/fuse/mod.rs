@@ -28,6 +28,7 @@ mod slices;
 mod tests;
 mod transposes;
 
+pub(super) use maps::both;
 pub use rewrite::{Rewrite, Rewrites, UnknownRewrite};
 
 use super::compact::compact;

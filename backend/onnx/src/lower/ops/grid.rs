@@ -109,7 +109,8 @@ fn scaled(
     };
     let scale = builder.map(Domain::F64, [&a, &b], DType::F64, |[a, b]| a * b)?;
     let bounds = [f64::NEG_INFINITY, f64::INFINITY];
-    builder.remember_sums(&result, ScaledSums { sums: sum.clone(), scale, offset: bias, bounds });
+    let sums = ScaledSums { sums: sum.clone(), scale, offset: bias, bounds, operators: Vec::new() };
+    builder.remember_sums(&result, sums);
     Ok(result)
 }
 
@@ -120,7 +121,8 @@ pub(super) fn sums_on_grid(
     (scale, zero): (&View, Option<&View>),
     dtype: DType,
 ) -> Result<Option<View>, Fault> {
-    let Some(ScaledSums { sums, scale: of_sums, offset, bounds }) = builder.sums_of(x) else { return Ok(None) };
+    let Some(scaled) = builder.sums_of(x) else { return Ok(None) };
+    let ScaledSums { sums, scale: of_sums, offset, bounds, operators } = scaled;
     let zero = match zero {
         Some(zero) => zero.clone(),
         None => builder.scalar(dtype, 0.0)?,
@@ -146,8 +148,11 @@ pub(super) fn sums_on_grid(
         let quotient = f64::from(bound as f32 / made as f32);
         (quotient.round_ties_even() + point).clamp(range[0], range[1]) as i16
     });
-    let rounded = rounded_sums(builder, &sums, (&of_sums, offset.as_ref()), &zero, range)?;
-    rounded.map(|rounded| rounded.reshaped(x.dims())).transpose()
+    let Some(rounded) = rounded_sums(builder, &sums, (&of_sums, offset.as_ref()), &zero, range)? else {
+        return Ok(None);
+    };
+    builder.join(&rounded, &operators);
+    rounded.reshaped(x.dims()).map(Some)
 }
 
 /// Returns the least and the greatest number of a type of 8 bits.
@@ -192,7 +197,9 @@ pub(super) fn rounded_sums(
     }
     inputs.push(zero.clone());
     let output = TensorSpec::new(zero.dtype(), node.spec.outputs[0].shape.clone());
-    builder.emit_one(op, &inputs, output)?.reshaped(sums.dims()).map(Some)
+    let rounded = builder.emit_one(op, &inputs, output)?;
+    builder.join(&rounded, &node.operators);
+    rounded.reshaped(sums.dims()).map(Some)
 }
 
 /// Returns the numbers of a parameter that broadcasts to `sums`: one for all, or a vector along the axis.
