@@ -108,14 +108,21 @@ pub(crate) struct ModelArgs {
     pub(crate) cache: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) fuse: FuseArgs,
+    #[command(flatten)]
+    pub(crate) precision: PrecisionArgs,
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
+}
+
+/// Option of the arithmetic on GPUs.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct PrecisionArgs {
     /// Use f32, f16x3 or f16 on GPUs [default: f32]
     ///
     /// Matrix units of GPUs multiply f16. f16x3 takes three products of the two halves of each f32, and is about as
     /// precise as f32. Products are in f32 unless all GPUs have matrix units; a note then says so.
     #[arg(long, value_name = "PRECISION", hide_short_help = true)]
     pub(crate) precision: Option<Precision>,
-    #[command(flatten)]
-    pub(crate) limits: LimitArgs,
 }
 
 /// Limits on the size of a model.
@@ -168,7 +175,7 @@ impl ModelArgs {
         config.dims = Some(named_once("--dim", &self.dim)?);
         config.cached = self.cached.map(NonZeroUsize::get);
         config.fuse = self.fuse.rewrites();
-        config.precision = self.precision;
+        config.precision = self.precision.precision;
         Ok(config)
     }
 

@@ -4,7 +4,7 @@ mod answers;
 pub(super) mod forecast;
 pub(super) mod rates;
 
-use super::args::{DeviceArgs, FuseArgs, LimitArgs, ModelArgs, PlaceArgs, WhatIfArgs, parse_size};
+use super::args::{DeviceArgs, FuseArgs, LimitArgs, ModelArgs, PlaceArgs, PrecisionArgs, WhatIfArgs, parse_size};
 use super::images::ImageArgs;
 use super::interrupt::cancel_on_interrupt;
 use super::open;
@@ -82,6 +82,8 @@ pub(crate) struct GenerateCommand {
     limits: LimitArgs,
     #[command(flatten)]
     fuse: FuseArgs,
+    #[command(flatten)]
+    precision: PrecisionArgs,
     #[command(flatten)]
     place: PlaceArgs,
     #[command(flatten)]
@@ -196,7 +198,7 @@ impl GenerateCommand {
             cached: None,
             cache: None,
             fuse: self.fuse.clone(),
-            precision: None,
+            precision: self.precision.clone(),
             limits: self.limits.clone(),
         }
     }

@@ -7,7 +7,7 @@ mod rounds;
 mod sink;
 mod source;
 
-use super::args::{DeviceArgs, FuseArgs, LimitArgs, ModelArgs, PlaceArgs, parse_count, parse_dimension};
+use super::args::{DeviceArgs, FuseArgs, LimitArgs, ModelArgs, PlaceArgs, PrecisionArgs, parse_count, parse_dimension};
 use super::files::file_of;
 use super::images::ImageArgs;
 use super::interrupt::cancel_on_interrupt;
@@ -88,8 +88,10 @@ pub(crate) struct PipeCommand {
     #[command(flatten)]
     fuse: FuseArgs,
     #[command(flatten)]
+    precision: PrecisionArgs,
+    #[command(flatten)]
     limits: LimitArgs,
-    /// Write the outputs of each sample to this directory
+    /// Write the outputs of each sample to a directory
     #[arg(long, short, value_name = "DIR")]
     output: Option<PathBuf>,
     /// Skip samples whose outputs exist
@@ -361,7 +363,7 @@ impl PipeCommand {
             cached: None,
             cache: None,
             fuse,
-            precision: None,
+            precision: self.precision.clone(),
             limits: self.limits.clone(),
         }
     }

@@ -27,6 +27,21 @@ fn the_text_that_comes_is_that_of_the_tokens() {
     assert!(said.contains(&format!("prompt of {prompt} tokens")) && said.contains("tokens per second"), "{said}");
 }
 
+/// Without a GPU that multiplies halves, products are in `f32`, and a note says so.
+#[test]
+fn a_precision_is_taken_and_a_note_says_what_it_becomes() {
+    let command = Anabranch::new();
+    let (llama, mlp) = (bundled(LLAMA), bundled("mlp.onnx"));
+    let generate = ["generate", &llama, "--prompt", "The river", "--max-length", "8"];
+    for arguments in [&generate[..], &["pipe", &mlp, "--random", "3", "--dim", "batch=2", "--no-measure"]] {
+        let arguments = [arguments, &["--no-gpu", "--precision"]].concat();
+        let output = command.run(&[&arguments[..], &["f16x3"]].concat());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() && said.contains("computed in f32, not in f16x3: there is no GPU"), "{said}");
+        command.refuses(&[&arguments[..], &["f8"]].concat(), &["f8", "f16x3"]);
+    }
+}
+
 #[test]
 fn several_prompts_are_answered_as_each_alone() {
     let command = Anabranch::new();
