@@ -6,7 +6,7 @@ mod outcome;
 mod report;
 mod source;
 
-use super::args::{FuseArgs, LimitArgs};
+use super::args::{DeviceArgs, FuseArgs, LimitArgs};
 use super::files::file_of;
 use super::progress::waiting;
 use super::{CliError, MORE, Output, write_file};
@@ -75,6 +75,8 @@ pub(crate) struct SourceArgs {
     fuse: FuseArgs,
     #[command(flatten)]
     limits: LimitArgs,
+    #[command(flatten)]
+    devices: DeviceArgs,
 }
 
 /// Rule by which tasks share a block.

@@ -1,6 +1,7 @@
 //! `anabranch dataflow`, from the outside: schedules that are proven, models as graphs, and clear refusals.
 
 use crate::command::{Anabranch, bundled};
+use anabranch::import::proto::{GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, data_type};
 use serde_json::Value;
 use std::fs;
 
@@ -78,6 +79,42 @@ fn models_become_graphs_of_the_granularity_that_is_asked_for() {
     };
     let (fine, coarse, unfused) = (tasks(&[]), tasks(&["--tasks", "1"]), tasks(&["--tasks", "1", "--no-fuse"]));
     assert!(fine > 4 * coarse && coarse < 100 && unfused > coarse, "{fine} {coarse} {unfused}");
+}
+
+/// Returns a convolution between QuantizeLinear and DequantizeLinear: CPUs compute it in integers, GPUs in floats.
+fn quantised_convolution() -> Vec<u8> {
+    let scaled = |kind: &str, from: &str, to: &str| NodeProto::of(kind, &[from, "scale", "zero"], &[to]);
+    let node = vec![
+        scaled("QuantizeLinear", "x", "xq"),
+        scaled("DequantizeLinear", "xq", "xd"),
+        scaled("DequantizeLinear", "wq", "w"),
+        NodeProto::of("Conv", &["xd", "w"], &["c"]),
+        NodeProto::of("Relu", &["c"], &["r"]),
+        scaled("QuantizeLinear", "r", "rq"),
+        scaled("DequantizeLinear", "rq", "y"),
+    ];
+    let initializer = vec![
+        TensorProto::f32s("scale", &[], &[0.125]),
+        TensorProto::raw("zero", data_type::UINT8, &[], vec![7]),
+        TensorProto::raw("wq", data_type::UINT8, &[4, 2, 3, 3], (0..72).collect()),
+    ];
+    let input = vec![ValueInfoProto::f32s("x", &[1, 2, 8, 8])];
+    let output = vec![ValueInfoProto { name: "y".into(), r#type: None }];
+    ModelProto::of(GraphProto { node, initializer, input, output, ..GraphProto::default() }, 17).to_bytes()
+}
+
+#[test]
+fn a_model_is_lowered_as_runs_on_the_same_devices_compute_it() {
+    let command = Anabranch::new();
+    std::fs::write(command.path("q.onnx"), quantised_convolution()).expect("writable");
+    let nodes = |devices: &str| {
+        let report = command.json(&["dataflow", "q.onnx", "--tasks", "1", devices]);
+        let placed = command.json(&["place", "q.onnx", devices]);
+        let nodes = placed["nodes"].as_array().expect("nodes").len();
+        assert_eq!(report["operators"], nodes, "{devices}");
+        nodes
+    };
+    assert_ne!(nodes("--no-gpu"), nodes("--software-gpu"));
 }
 
 #[test]

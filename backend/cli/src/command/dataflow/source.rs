@@ -4,6 +4,7 @@ use super::super::args::{named_once, parse_size};
 use super::super::{CliError, read_file};
 use super::SourceArgs;
 use anabranch::canonical::{CanonicalProgram, Granularity, residual_network};
+use anabranch::device::detect;
 use anabranch::import;
 use anabranch::lower::{LowerOptions, lower};
 use anabranch::program::Program;
@@ -52,8 +53,10 @@ impl Source {
         let model = import::load_within(path, &limits).map_err(SessionError::from)?;
         let dims = named_once("--dim", &args.dim)?;
         let budget = usize::try_from(limits.folded_bytes).unwrap_or(usize::MAX);
-        let options =
-            LowerOptions { dims, fuse: args.fuse.rewrites().unwrap_or_default(), budget, ..LowerOptions::default() };
+        let fuse = args.fuse.rewrites().unwrap_or_default();
+        // As runs on these devices compute the model.
+        let integer_convolutions = detect(&args.devices.options()?)?.gpus.is_empty();
+        let options = LowerOptions { dims, fuse, budget, integer_convolutions, ..LowerOptions::default() };
         let program = lower(&model, &options).map_err(SessionError::from)?;
         Source::of_program(text, &program, args)
     }
