@@ -75,10 +75,8 @@ pub(super) fn made(item: Item, output: &Output) -> Result<Named, InputError> {
         Item::Sequence(tensors) => {
             tensors.iter().find(is_other).map(|tensor| format!("a sequence with an element of {}", tensor.spec()))
         }
-        Item::Tensor(tensor) if !output.kind.is_tensor() => {
-            Some(tensor).filter(is_other).map(|tensor| tensor.spec().to_string())
-        }
-        Item::Tensor(_) | Item::Absent => None,
+        Item::Tensor(tensor) => Some(tensor).filter(is_other).map(|tensor| tensor.spec().to_string()),
+        Item::Absent => None,
     };
     if let Some(other) = other {
         return Err(refused(other));
@@ -99,8 +97,11 @@ pub(super) fn require_tensors(outputs: &[Output]) -> Result<(), InputError> {
 }
 
 fn declared(output: &Output) -> String {
-    let dtype = output.dtype.map_or("tensors", DType::name);
-    if output.kind.is_tensor() { "a tensor".to_owned() } else { format!("{}{dtype}", output.kind) }
+    match (output.kind.is_tensor(), output.dtype) {
+        (true, None) => "a tensor".to_owned(),
+        (true, Some(dtype)) => format!("a tensor of {dtype}"),
+        (false, dtype) => format!("{}{}", output.kind, dtype.map_or("tensors", DType::name)),
+    }
 }
 
 impl Session {

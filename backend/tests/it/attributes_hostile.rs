@@ -176,7 +176,7 @@ fn lowered_base(
         node: vec![node],
         initializer: ints.iter().enumerate().map(tensor).collect(),
         input: names.iter().zip(*floats).map(|(name, dims)| ValueInfoProto::f32s(name, dims)).collect(),
-        output: vec![ValueInfoProto::f32s("y", &[])],
+        output: vec![ValueInfoProto { name: "y".into(), r#type: None }],
         ..GraphProto::default()
     };
     let model = from_bytes(&ModelProto::of(graph, 18).to_bytes(), None).map_err(|error| error.to_string())?;

@@ -2,7 +2,7 @@
 
 use anabranch::Tensor;
 use anabranch::import::proto::{
-    AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, data_type,
+    AttributeProto, DimensionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, data_type,
 };
 use anabranch::import::{OPSETS, from_bytes};
 use anabranch::lower::{LowerError, LowerOptions, lower};
@@ -151,4 +151,28 @@ fn a_product_with_zero_stays_zero() {
     // Sums beyond the type become infinite in the end.
     let y = folded(node(), vec![TensorProto::f32s("x", &[3], &[1e30, 1e30, -1.0]), axis()]);
     assert_eq!(y.elements::<f32>(), Some(&[1e30, f32::INFINITY, f32::NEG_INFINITY][..]));
+}
+
+#[test]
+fn an_output_of_another_type_than_declared_is_refused_by_name() {
+    let cast = || NodeProto::of("Cast", &["x"], &["y"]).with(AttributeProto::int("to", data_type::INT64));
+    for (node, code, wrong) in [
+        (cast(), data_type::INT64, None),
+        (cast(), data_type::FLOAT, Some(["node `Cast_0` (`Cast`)", "declared as f32, but has elements of i64"])),
+        (NodeProto::of("Relu", &["x"], &["y"]), data_type::FLOAT, None),
+        (NodeProto::of("Relu", &["x"], &["y"]), data_type::FLOAT16, Some(["(`Relu`)", "f16, but has elements of f32"])),
+    ] {
+        let output = vec![ValueInfoProto::tensor("y", code, vec![DimensionProto::known(2)])];
+        let input = vec![ValueInfoProto::f32s("x", &[2])];
+        let graph = GraphProto { node: vec![node], input, output, ..GraphProto::default() };
+        let model = from_bytes(&ModelProto::of(graph, 17).to_bytes(), None).expect("sound names");
+        match (lower(&model, &LowerOptions::default()), wrong) {
+            (Ok(_), None) => {}
+            (Err(error), Some(parts)) => {
+                let text = error.to_string();
+                assert!(text.contains("output `y`") && parts.iter().all(|part| text.contains(part)), "{text}");
+            }
+            (found, _) => panic!("{code}: {:?}", found.err()),
+        }
+    }
 }

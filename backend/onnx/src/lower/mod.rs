@@ -352,8 +352,28 @@ impl<'a> Lowering<'a> {
         }
         match [&self.refusal, &self.late].into_iter().find(|refusal| !refusal.is_empty()) {
             Some(refusal) => Err(Refusal { wanted: self.wanted.iter().cloned().collect(), ..refusal.clone() }.into()),
-            None => Ok(()),
+            None => self.verify_output_types(),
         }
+    }
+
+    /// Checks that outputs that were made have the types that the model declares for them.
+    fn verify_output_types(&self) -> Result<(), LowerError> {
+        for output in &self.model.outputs {
+            let (Some(declared), Slot::Made(view)) = (output.dtype, &self.slots[output.value.index()]) else {
+                continue;
+            };
+            if view.dtype() != declared {
+                let maker = self.model.nodes.iter().find(|node| node.outputs.contains(&Some(output.value)));
+                let (name, found) = (Name(&output.name), view.dtype());
+                let text = format!("output {name} is declared as {declared}, but has elements of {found}");
+                let text = format!("{text}; correct the declared type, or convert the output with Cast");
+                return Err(match maker {
+                    Some(node) => LowerError::of_node(ErrorKind::Model, &node.name, &node.op_type, format!(": {text}")),
+                    None => LowerError::new(ErrorKind::Model, text),
+                });
+            }
+        }
+        Ok(())
     }
 
     fn slot(&self, value: ValueIndex) -> Slot {

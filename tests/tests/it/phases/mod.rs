@@ -376,6 +376,29 @@ fn an_axis_without_elements_is_no_list_to_make() {
     }
 }
 
+/// An operator on the host makes the indices, and a later phase their negation.
+#[test]
+fn an_output_of_another_type_than_declared_is_refused_in_every_phase() {
+    let nodes = || vec![NodeProto::of("NonZero", &["x"], &["at"]), NodeProto::of("Neg", &["at"], &["y"])];
+    for name in ["at", "y"] {
+        for (code, is_right) in [(data_type::INT64, true), (data_type::FLOAT, false)] {
+            let (n, m) = (DimensionProto::symbol("n"), DimensionProto::symbol("m"));
+            let input = vec![ValueInfoProto::tensor("x", data_type::FLOAT, vec![n])];
+            let output = vec![ValueInfoProto::tensor(name, code, vec![DimensionProto::known(1), m])];
+            let graph = GraphProto { node: nodes(), input, output, ..GraphProto::default() };
+            let ran = session(&ModelProto::of(graph, 17).to_bytes()).run(&inputs(&some(3)));
+            match ran.map(drop) {
+                Ok(()) => assert!(is_right, "{name} is no float"),
+                Err(error) => {
+                    let text = error.to_string();
+                    let says = text.contains(&format!("output `{name}`"));
+                    assert!(!is_right && says && text.contains("i64") && text.contains("f32"), "{text}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn a_fault_of_a_later_phase_names_its_node() {
     let nodes = vec![
