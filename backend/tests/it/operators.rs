@@ -15,7 +15,7 @@ fn answer(node: NodeProto, inputs: Vec<TensorProto>) -> Result<Tensor, String> {
     let graph = GraphProto {
         node: vec![node],
         initializer: inputs,
-        output: vec![ValueInfoProto::f32s("y", &[])],
+        output: vec![ValueInfoProto { name: "y".into(), r#type: None }],
         ..GraphProto::default()
     };
     let mut model = ModelProto::of(graph, 24);
@@ -182,7 +182,9 @@ fn lengths_of_caches_that_lie_are_refused_by_node_name_and_value() {
         ("past_sequence_length", -1, multi_head(-1), false),
         ("nonpad_kv_seqlen", 8, attention(8, 1), true),
         ("nonpad_kv_seqlen", 2, attention(2, 1), true),
-        ("nonpad_kv_seqlen", 1, attention(1, 1), false),
+        // The first query stands before all keys.
+        ("nonpad_kv_seqlen", 1, attention(1, 1), true),
+        ("nonpad_kv_seqlen", 0, attention(0, 1), true),
         ("nonpad_kv_seqlen", 1, attention(1, 0), true),
         ("nonpad_kv_seqlen", 9, attention(9, 0), false),
         ("nonpad_kv_seqlen", -1, attention(-1, 0), false),
@@ -194,6 +196,18 @@ fn lengths_of_caches_that_lie_are_refused_by_node_name_and_value() {
                 assert!(!is_right && error.contains(&stated(name, value)) && error.contains("own"), "{error}")
             }
         }
+    }
+}
+
+/// A query before all keys has no weights, in one pass over the keys and in products with an output of scores.
+#[test]
+fn a_causal_query_before_all_keys_is_zeros() {
+    for outputs in [&["y"][..], &["y", "", "", "scores"]] {
+        let inputs = ["q", "k", "v", "", "", "", "n"];
+        let node = NodeProto::of("Attention", &inputs, outputs).with(AttributeProto::int("is_causal", 1));
+        let [keys, values] = ["k", "v"].map(|name| counted(name, &[1, 1, 2, 2]));
+        let y = floats(node, vec![counted("q", &[1, 1, 3, 2]), keys, values, i("n", &[1], &[1])]);
+        assert_eq!(y, [0.0, 0.0, 0.0, 0.0, 0.0, 1.0], "{outputs:?}");
     }
 }
 

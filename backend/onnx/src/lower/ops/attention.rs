@@ -70,7 +70,7 @@ fn over_cache(operator: &Operator<'_>, builder: &mut Builder, heads: Heads) -> R
     let lengths = match operator.optional(6) {
         None => Lengths::known(builder, batch, [heads.past, total])?,
         Some(_) => {
-            let filled = nonpad(operator, builder, [batch, length, total])?;
+            let filled = nonpad(operator, builder, batch, total)?;
             let first = builder.map(Domain::I64, [&filled], DType::I64, |[filled]| filled - length as f64)?;
             Lengths { first, filled }
         }
@@ -197,7 +197,7 @@ fn masked(
     let (total, domain, dtype) = (scores.dims()[3], domain_of(scores.dtype()), scores.dtype());
     let windows = [window(operator, "left_window_size")?, window(operator, "right_window_size")?];
     let causal = operator.flag("is_causal", false)?.then_some(0.0);
-    let filled = filled_keys(operator, builder, [scores.dims()[0], scores.dims()[2], total])?;
+    let filled = filled_keys(operator, builder, [scores.dims()[0], total])?;
     let mut results = vec![scores.clone()];
     if operator.optional(3).is_some() || filled.is_some() || windows[0].is_some() {
         results.push(builder.scalar(dtype, 0.0)?.reshaped(vec![1; 4])?);
@@ -259,23 +259,23 @@ fn window(operator: &Operator<'_>, name: &'static str) -> Result<Option<f64>, Fa
 }
 
 /// Returns the number of keys without padding for each element of the batch, as `[batch, 1, 1, 1]`.
-fn filled_keys(operator: &Operator<'_>, builder: &mut Builder, sizes: [usize; 3]) -> Result<Option<View>, Fault> {
+fn filled_keys(
+    operator: &Operator<'_>,
+    builder: &mut Builder,
+    [batch, total]: [usize; 2],
+) -> Result<Option<View>, Fault> {
     if operator.optional(6).is_none() {
         return Ok(None);
     }
-    let filled = nonpad(operator, builder, sizes)?.reshaped(vec![sizes[0], 1, 1, 1])?;
+    let filled = nonpad(operator, builder, batch, total)?.reshaped(vec![batch, 1, 1, 1])?;
     builder.as_f32(&filled).map(Some)
 }
 
-/// Returns the stated number of keys without padding of each row, which the run judges: if attention is causal, the
-/// queries of a row are the last of its keys.
-fn nonpad(operator: &Operator<'_>, builder: &mut Builder, [batch, length, total]: [usize; 3]) -> Result<View, Fault> {
-    let least = if operator.flag("is_causal", false)? { length } else { 0 };
-    if least > total {
-        return Err(Fault::invalid(format!("{length} causal queries for {total} keys")));
-    }
+/// Returns the stated number of keys without padding of each row, which the run judges. The queries of a row end with
+/// its last key: if they are more than its keys, the first ones stand before all keys, and causal ones see none.
+fn nonpad(operator: &Operator<'_>, builder: &mut Builder, batch: usize, total: usize) -> Result<View, Fault> {
     let filled = operator.typed(6, DType::I64)?.reshaped(vec![batch])?;
-    judged(builder, &filled, "nonpad_kv_seqlen", least..=total)
+    judged(builder, &filled, "nonpad_kv_seqlen", 0..=total)
 }
 
 /// Returns the positions of the queries among the keys: after past keys, or the last keys without padding.
