@@ -1,14 +1,14 @@
 //! A batch whose rows are divided among devices gives the bits of the whole batch, or is refused.
 
-use anabranch::Tensor;
 use anabranch::execute::RunOptions;
 use anabranch::import::proto::{
-    AttributeProto, DimensionProto, GraphProto, ModelProto, NodeProto, ValueInfoProto, data_type,
+    AttributeProto, DimensionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, data_type,
 };
 use anabranch::import::{self, Dim, Model};
 use anabranch::plan_file::PlanFile;
 use anabranch::planning::{PlanChoice, Strategy};
 use anabranch::session::{ErrorKind, Inputs, Session, SessionConfig, SessionError};
+use anabranch::{Shape, Tensor};
 use anabranch_tests::{MODELS, model, options, reference, same};
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -99,6 +99,53 @@ fn each_part_has_the_bits_of_the_whole_batch_on_its_kind_of_device() {
                 let whole = whole.tensor(output).expect("the same outputs");
                 let same = bytes_of(tensor, ROWS, rows.clone()) == bytes_of(whole, ROWS, rows.clone());
                 assert!(same, "{name}: {output}: rows {rows:?}");
+            }
+        }
+    }
+}
+
+/// Rows of the batch have positions of their own, and heads before or behind the positions.
+#[test]
+fn rotary_embeddings_are_divided_by_the_batch() {
+    const ROWS: usize = 5;
+    let angles = |name: &str, start: f32| {
+        let elements: Vec<f32> = (0..16 * 4).map(|at| (start + at as f32 * 0.1).sin()).collect();
+        TensorProto::f32s(name, &[16, 4], &elements)
+    };
+    let positions: Vec<i64> = (0..ROWS as i64 * 6).map(|at| at * 7 % 16).collect();
+    for dims in [&[ROWS, 3, 6, 8][..], &[ROWS, 6, 24]] {
+        let symbols = |dims: &[usize]| {
+            let known = dims[1..].iter().map(|size| DimensionProto::known(*size as i64));
+            std::iter::once(DimensionProto::symbol("rows")).chain(known).collect()
+        };
+        let node = NodeProto::of("RotaryEmbedding", &["x", "cos", "sin", "at"], &["y"]);
+        let node = if dims.len() == 3 { node.with(AttributeProto::int("num_heads", 3)) } else { node };
+        let input = vec![
+            ValueInfoProto::tensor("x", data_type::FLOAT, symbols(dims)),
+            ValueInfoProto::tensor("at", data_type::INT64, symbols(&[ROWS, 6])),
+        ];
+        let output = vec![ValueInfoProto { name: "y".into(), r#type: None }];
+        let initializer = vec![angles("cos", 1.5), angles("sin", 0.0)];
+        let graph = GraphProto { node: vec![node], input, output, initializer, ..GraphProto::default() };
+        let model = ModelProto::of(graph, 23).to_bytes();
+        let at = Tensor::from_elements(Shape::new([ROWS, 6]).expect("small"), &positions).expect("as many");
+        let run = |place: &str, split: Option<&str>| {
+            let mut config = options(place).with_dim("rows", ROWS);
+            split.into_iter().for_each(|split| config.set("split", split).expect("a split"));
+            let session = Session::from_bytes(&model, config).expect("a sound model");
+            let inputs = session.fill_random(Inputs::new().tensor("at", at.clone()), 7).expect("known shapes");
+            session.run(&inputs).unwrap_or_else(|error| panic!("{place} {split:?}: {error}"))
+        };
+        let [gpu, cpu] = ["gpu", "cpu0"].map(|place| run(place, None));
+        for (split, parts) in [
+            ("rows=cpu0:2,cpu1:3", [(0..2, &cpu), (2..ROWS, &cpu)]),
+            ("rows=gpu0:1,cpu0:4", [(0..1, &gpu), (1..ROWS, &cpu)]),
+        ] {
+            let divided = run("split", Some(split));
+            for (rows, whole) in parts {
+                let [found, wanted] = [&divided, whole].map(|run| run.tensor("y").expect("an output"));
+                let [found, wanted] = [found, wanted].map(|tensor| bytes_of(tensor, ROWS, rows.clone()));
+                assert_eq!(found, wanted, "{dims:?}, {split}: rows {rows:?}");
             }
         }
     }

@@ -85,6 +85,32 @@ fn each_option_of_a_compiled_model_can_be_said_anew() {
     assert_eq!(run(&["--order", "fifo"])["strategy"], "cpu1", "each by itself");
 }
 
+#[test]
+fn a_compiled_model_is_refused_under_another_precision() {
+    let command = Anabranch::new();
+    let model = bundled("mlp.onnx");
+    command.text(&compile(&model, "m.anabranch"));
+    command.text(&[&compile(&model, "halves.anabranch")[..], &["--precision", "f16x3"]].concat());
+    let once = ["--repeat", "1", "--warmup", "0", "--no-learn", "--no-gpu", "--output", "y.npz"];
+    let run = |file: &'static str, more: &[&'static str]| [&["run", file][..], &once, more].concat();
+    let bytes = || fs::read(command.path("y.npz")).expect("written");
+    command.text(&run("m.anabranch", &[]));
+    let expected = bytes();
+    command.text(&run("m.anabranch", &["--precision", "f32"]));
+    command.text(&run("halves.anabranch", &["--precision", "f16x3"]));
+    // Without a GPU, all products are in f32.
+    assert!(expected == bytes());
+    command.text(&run("halves.anabranch", &[]));
+    assert!(expected == bytes());
+    for (file, precision, parts) in [
+        ("m.anabranch", "f16", ["m.anabranch: was compiled for products in f32, not in f16", "`anabranch compile`"]),
+        ("halves.anabranch", "f16", ["for products in f16x3, not in f16", "`anabranch compile`"]),
+        ("halves.anabranch", "f32", ["for products in f16x3, not in f32", "`anabranch compile`"]),
+    ] {
+        command.refuses(&run(file, &["--precision", precision]), &parts);
+    }
+}
+
 /// A cached model fits inputs of the same shapes, with any elements and file names.
 #[test]
 fn a_cache_knows_inputs_by_their_shapes() {
