@@ -144,7 +144,14 @@ fn assert_right(executor: &Executor, options: &RunOptions) {
 /// A GPU for all tests. `None` on a machine without any GPU, even a software GPU.
 pub(crate) fn gpu() -> Option<Arc<Gpu>> {
     static OPEN: OnceLock<Option<Arc<Gpu>>> = OnceLock::new();
-    OPEN.get_or_init(|| adapter().and_then(|adapter| Gpu::open(&adapter, Precision::F32).ok()).map(Arc::new)).clone()
+    let open = || {
+        let gpu = Gpu::open(&adapter()?, Precision::F32).ok()?;
+        // Vulkan's layers start threads with the first submission, which inherit the submitting thread's name and live
+        // as long as the GPU. They must not have the name of a device, whose threads are expected to end.
+        gpu.upload(&[0; 4]).expect("four bytes fit");
+        Some(Arc::new(gpu))
+    };
+    OPEN.get_or_init(open).clone()
 }
 
 #[cfg(not(feature = "gpu"))]
