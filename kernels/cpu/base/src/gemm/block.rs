@@ -5,7 +5,11 @@
 
 use super::simd::Simd;
 
-/// Prefetch distance in elements of few rows' own panel, which they read faster than the hardware expects.
+/// Maximum rows of a block that prefetches its own panel: it reads faster than the hardware expects.
+pub(super) const FEW_ROWS: usize = 2;
+
+/// Prefetch distance in elements of few rows' own panel. The lines go to the L2 cache only: the L1 cache has too few
+/// buffers for lines that are on their way.
 const AHEAD: usize = 1024;
 
 /// Number of steps from which a block takes long enough for C's lines to arrive from memory meanwhile.
@@ -238,8 +242,8 @@ unsafe fn step<S: Simd, const ROWS: usize, const VECTORS: usize, const WHOLE: bo
         let mut row = [S::splat(0.0); VECTORS];
         for (v, row) in row.iter_mut().enumerate() {
             let b = cursor.b.wrapping_add(v * S::LANES);
-            if ROWS <= 2 {
-                S::prefetch(b.wrapping_add(AHEAD));
+            if ROWS <= FEW_ROWS {
+                S::prefetch_far(b.wrapping_add(AHEAD));
             }
             *row = if WHOLE || v + 1 < VECTORS { S::load(b) } else { S::load_masked(b, cursor.last) };
         }

@@ -9,7 +9,7 @@
 //! An affine finish changes the sums of the first and of the last slice in registers. Any other finish is applied to
 //! rows when the tile is complete.
 
-use super::block::{Ahead, Blocks, LINE};
+use super::block::{Ahead, Blocks, FEW_ROWS, LINE};
 use super::finish::Finish;
 use super::micro::MicroKernel;
 use super::pack::{Panels, pack_panels};
@@ -235,6 +235,8 @@ impl<'a> Product<'a> {
             _ => (all.start, tile.columns.end.next_multiple_of(width)),
         };
         match self.right {
+            // Few rows prefetch their own panel, and after its end the next one.
+            Right::Packed(_) if tile.rows.len() <= FEW_ROWS => nothing,
             Right::Packed(packed) => {
                 let next = packed.from(row, column);
                 let step = self.kernel.lanes;
