@@ -150,8 +150,10 @@ fn halved(
     }
 }
 
-/// Returns the tiles of `batch` products of a `rows × depth` matrix with a vector; each result is one row.
-pub fn vector_grid(batch: usize, rows: usize, depth: usize) -> Grid {
-    let most = (VECTOR_WORK / depth.max(1)).max(VECTOR_COLUMNS);
+/// Returns the tiles of `batch` products of a `rows × depth` matrix with a vector, for so many threads; each result is
+/// one row. A single thread takes longer runs of the matrix's rows, which memory delivers faster.
+pub fn vector_grid(batch: usize, rows: usize, depth: usize, threads: usize) -> Grid {
+    let least = if threads > 1 { VECTOR_COLUMNS } else { vector::RUN };
+    let most = (VECTOR_WORK / depth.max(1)).max(least);
     Grid { batch, rows: 1, columns: rows, tile_rows: 1, tile_columns: even_cut(rows, most, 16) }
 }

@@ -11,7 +11,7 @@ const CHAINS: usize = 32;
 const TOGETHER: usize = 4;
 
 /// Elements of the result that stay in the L1 cache while the matrix's rows are added to them.
-const RUN: usize = 1024;
+pub(super) const RUN: usize = 1024;
 
 /// Whether [`matrix_vector`] can read this matrix.
 pub(crate) fn is_readable(matrix: View<'_>) -> bool {

@@ -101,8 +101,8 @@ impl Kernel {
         let grid = match method {
             Method::Blocked if constant => gemm::grid(micro, batches.count(), sizes.m, n, k),
             Method::Blocked => gemm::given_grid(micro, batches.count(), sizes.m, n, k),
-            Method::RowVector => gemm::vector_grid(batches.count(), n, k),
-            Method::ColumnVector => gemm::vector_grid(batches.count(), sizes.m, k),
+            Method::RowVector => gemm::vector_grid(batches.count(), n, k, 1),
+            Method::ColumnVector => gemm::vector_grid(batches.count(), sizes.m, k, 1),
         };
         let MatMul { transpose_a, transpose_b, .. } = *op;
         let epilogue = ProductEpilogue::of(node, [sizes.m, n])?;
@@ -164,9 +164,11 @@ impl CpuKernel for Kernel {
         let first = call.rows.start * self.row_products;
         let batch = c.len().checked_div(self.grid.rows * self.grid.columns).unwrap_or(0);
         let mut grid = Grid { batch, ..self.grid };
-        if self.method == Method::Blocked && self.packed.is_some() {
-            let least = self.micro.block_height(self.sizes.m);
-            grid = gemm::shared(self.micro, self.sizes.k, grid, least, call.team.threads());
+        let (k, threads) = (self.sizes.k, call.team.threads());
+        if self.method != Method::Blocked {
+            grid = gemm::vector_grid(batch, grid.columns, k, threads);
+        } else if self.packed.is_some() {
+            grid = gemm::shared(self.micro, k, grid, self.micro.block_height(self.sizes.m), threads);
         }
         call.team.run_tiles(c, grid, &|mut tile| self.compute(first, &mut tile, a, b, &call.inputs[2..]));
         Ok(())
