@@ -52,12 +52,15 @@ mod x86 {
         target: &mut [f32],
         width: usize,
     ) {
-        for i in (0..rows).step_by(8) {
+        // Two blocks next to each other fill the target's cache lines: lines that are a power of two apart evict each
+        // other before the next blocks come.
+        for pair in (0..rows).step_by(16) {
             for j in (0..columns).step_by(8) {
-                // SAFETY: the block's last element (i + 7, j + 7) is not after the last element of all.
-                unsafe {
-                    block(source.as_ptr().add(i * stride + j), stride, target.as_mut_ptr().add(j * width + i), width)
-                };
+                for i in (pair..rows.min(pair + 16)).step_by(8) {
+                    let (from, to) = (source.as_ptr().wrapping_add(i * stride + j), j * width + i);
+                    // SAFETY: the block's last element (i + 7, j + 7) is not after the last element of all.
+                    unsafe { block(from, stride, target.as_mut_ptr().add(to), width) };
+                }
             }
         }
     }
@@ -107,6 +110,8 @@ mod tests {
             (8, 8, 8, 1, 8),
             (16, 24, 30, 1, 20),
             (13, 19, 19, 1, 32),
+            (24, 16, 17, 1, 24),
+            (41, 8, 9, 1, 41),
             (3, 40, 41, 1, 3),
             (9, 9, 1, 9, 9),
             (0, 4, 4, 1, 4),
