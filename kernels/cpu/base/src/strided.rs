@@ -2,14 +2,14 @@
 //!
 //! All functions are inlined always, for use in [`Loop`](super::vector::Loop)s.
 
-use super::vector::Isa;
+use super::vector::{Isa, LANES};
 
 /// Computes `sums[i] += weight · source[i · step]`, as far as both slices reach.
 #[inline(always)]
 pub fn add_every<I: Isa>(sums: &mut [f32], source: &[f32], step: usize, weight: f32) {
     let add = |(sum, x): (&mut f32, &f32)| *sum = I::fused(weight, *x, *sum);
     match step {
-        1 => sums.iter_mut().zip(source).for_each(add),
+        1 => add_line::<I>(sums, source, weight),
         // Pairs become vectors; a step of unknown length does not.
         2 => {
             let (pairs, rest) = source.as_chunks::<2>();
@@ -18,6 +18,23 @@ pub fn add_every<I: Isa>(sums: &mut [f32], source: &[f32], step: usize, weight: 
             last.iter_mut().zip(rest).for_each(add);
         }
         _ => sums.iter_mut().zip(source.iter().step_by(step)).for_each(add),
+    }
+}
+
+/// Computes `sums[i] += weight · source[i]`, as far as both slices reach. Lines are often shorter than what the
+/// compiler makes of a loop over elements, so the last elements are a vector, too.
+#[inline(always)]
+fn add_line<I: Isa>(sums: &mut [f32], source: &[f32], weight: f32) {
+    let count = sums.len().min(source.len());
+    let (blocks, rest) = sums[..count].as_chunks_mut::<LANES>();
+    let (sources, last) = source[..count].as_chunks::<LANES>();
+    let weight = I::splat(weight);
+    for (sum, x) in blocks.iter_mut().zip(sources) {
+        I::store(I::fused_lanes(weight, I::load(x), I::load(sum)), sum);
+    }
+    if !rest.is_empty() {
+        let zero = I::splat(0.0);
+        I::store_part(I::fused_lanes(weight, I::load_part(last, zero), I::load_part(rest, zero)), rest);
     }
 }
 
