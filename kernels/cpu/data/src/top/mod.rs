@@ -114,6 +114,11 @@ impl TopKernel {
         if indices.is_empty() {
             return;
         }
+        if self.count == 1 {
+            indices.fill(0);
+            values.copy_from_slice(source);
+            return;
+        }
         if self.is_long() {
             let scratch = elements_mut::<R>(&mut call.scratch[..self.scratch_pairs() * size_of::<R>()]);
             for group in 0..indices.len() / self.kept {
@@ -229,16 +234,30 @@ impl TopKernel {
 
     /// Copies the selected elements.
     fn pick<T: Pod + Send + Sync>(&self, team: &Team, source: &[u8], indices: &[i64], values: &mut [u8]) {
-        let (source, row) = (elements::<T>(source), self.kept * self.inner);
-        team.run_pieces(elements_mut::<T>(values), PART, &|piece, values| {
+        let (source, values, row) = (elements::<T>(source), elements_mut::<T>(values), self.kept * self.inner);
+        if self.inner == 1 {
+            let rows = (PART / self.kept).max(1);
+            team.run_pieces(values, rows * self.kept, &|piece, values| {
+                let first = piece * rows;
+                let indices = indices[first * self.kept..].chunks_exact(self.kept);
+                let sources = source[first * self.count..].chunks_exact(self.count).zip(indices);
+                for (values, (source, indices)) in values.chunks_exact_mut(self.kept).zip(sources) {
+                    for (value, index) in values.iter_mut().zip(indices) {
+                        // After an interruption an index may be invalid.
+                        source.get(*index as usize).into_iter().for_each(|element| *value = *element);
+                    }
+                }
+            });
+            return;
+        }
+        team.run_pieces(values, PART, &|piece, values| {
             let start = piece * PART;
             // Element `at` of the slices that begin at `first`: a division for each element would take long.
             let (mut first, mut at) = (start / row * self.count, start % row);
             for (value, index) in values.iter_mut().zip(&indices[start..]) {
                 // After an interruption an index may be invalid.
                 let index = first.wrapping_add(*index as usize);
-                let column = if self.inner == 1 { 0 } else { at % self.inner };
-                let from = index.wrapping_mul(self.inner).wrapping_add(column);
+                let from = index.wrapping_mul(self.inner).wrapping_add(at % self.inner);
                 source.get(from).into_iter().for_each(|element| *value = *element);
                 at += 1;
                 if at == row {
