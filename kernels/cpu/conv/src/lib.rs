@@ -79,6 +79,9 @@ fn chosen(
     {
         return Ok((Box::new(kernel), vec![1, across as usize]));
     }
+    if let Some(kernel) = depthwise::prepare_groups(geometry, node, constants)? {
+        return Ok((kernel, vec![5]));
+    }
     if constant
         && winograd::Kernel::suits(micro)
         && let Some(tile) = WinogradTile::of(op, node)

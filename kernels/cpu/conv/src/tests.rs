@@ -88,6 +88,23 @@ fn random_depthwise_node(u: &mut Unstructured<'_>) -> Arbitrary<Option<(Conv, No
     with_epilogue(u, op, node).map(Some)
 }
 
+/// Returns a convolution of many groups of a few channels, whose output channels lie along vectors.
+fn random_grouped_node(u: &mut Unstructured<'_>) -> Arbitrary<Option<(Conv, NodeSpec)>> {
+    let mut pad = || u.int_in_range(0..=3);
+    let op = Conv {
+        pads: [pad()?, pad()?, pad()?, pad()?],
+        strides: [u.int_in_range(1..=2)?, u.int_in_range(1..=3)?],
+        dilations: [*u.choose(&[1, 1, 2])?, *u.choose(&[1, 1, 2])?],
+        group: u.int_in_range(2..=40)?,
+        epilogue: None,
+    };
+    let parts = [u.int_in_range(2..=4)?, *u.choose(&[1, 2, 2, 3, 4, 5, 8])?];
+    let size = [u.int_in_range(1..=16)?, *u.choose(&[1, 5, 7, 8, 14, 17, 30])?];
+    let window = [u.int_in_range(1..=4)?, u.int_in_range(1..=4)?];
+    let Some(node) = node_of(&op, u.int_in_range(1..=2)?, parts, size, window) else { return Ok(None) };
+    with_epilogue(u, op, node).map(Some)
+}
+
 /// Returns a projection of many channels to few, whose channels threads divide, to small images and others.
 fn random_projection(u: &mut Unstructured<'_>) -> Arbitrary<Option<(Conv, NodeSpec)>> {
     let op = Conv { strides: [1; 2], pads: [0; 4], dilations: [1; 2], group: 1, epilogue: None };
@@ -172,6 +189,11 @@ fn channels_by_themselves_agree_with_the_definition() {
 }
 
 #[test]
+fn groups_of_few_channels_agree_with_the_definition() {
+    agree_with_the_definition(random_grouped_node, false);
+}
+
+#[test]
 fn the_layers_of_networks_agree_with_the_definition() {
     let plain =
         |stride, pad, group| Conv { strides: [stride; 2], pads: [pad; 4], dilations: [1; 2], group, epilogue: None };
@@ -203,6 +225,8 @@ fn the_layers_of_networks_agree_with_the_definition() {
         (plain(2, 2, 16), 1, [1, 2], [29, 30], [5, 5]),
         (plain(1, 3, 3), 1, [1, 1], [21, 40], [7, 7]),
         (plain(1, 1, 8), 1, [4, 4], [28, 28], [3, 3]),
+        (plain(1, 1, 32), 1, [2, 2], [14, 14], [3, 3]),
+        (plain(2, 1, 17), 2, [2, 3], [15, 15], [3, 3]),
         (plain(1, 0, 2), 2, [20, 70], [7, 7], [1, 1]),
         (plain(1, 1, 2), 2, [32, 48], [14, 14], [3, 3]),
         (plain(2, 1, 3), 2, [9, 31], [40, 40], [3, 3]),
@@ -226,9 +250,9 @@ fn the_layers_of_networks_agree_with_the_definition() {
 
 #[test]
 fn not_a_number_reaches_the_windows_that_cover_it_only() {
-    for group in [1, 2] {
+    for (group, channels, maps) in [(1, 2, 4), (2, 2, 4), (8, 16, 16)] {
         let op = Conv { strides: [1, 1], pads: [1; 4], dilations: [1; 2], group, epilogue: None };
-        let node = node_of(&op, 1, [2 / group, 4 / group], [9, 9], [3, 3]).expect("the window fits");
+        let node = node_of(&op, 1, [channels / group, maps / group], [9, 9], [3, 3]).expect("the window fits");
         let mut inputs = inputs_of(&node);
         let mut x = inputs[0].elements::<f32>().expect("f32").to_vec();
         x[4 * 9 + 8] = f32::NAN;
@@ -236,7 +260,7 @@ fn not_a_number_reaches_the_windows_that_cover_it_only() {
         let kernel = prepare(&node, &[]).expect("a sound node");
         for (at, found) in run(&*kernel, &node, &inputs, &Team::solo()).iter().enumerate() {
             let (map, y, x) = (at / 81, at / 9 % 9, at % 9);
-            let covered = (3..=5).contains(&y) && x >= 7 && map < 4 / group;
+            let covered = (3..=5).contains(&y) && x >= 7 && map < maps / group;
             assert_eq!(found.is_nan(), covered, "group {group}, map {map}, ({y}, {x})");
         }
     }

@@ -7,6 +7,9 @@ use crate::tensor::TensorSpec;
 /// Maximum channels of a convolution with one group, …
 const MOST_CHANNELS: usize = 4;
 
+/// … channels and output channels of a small one, whose windows take as long to write as to multiply, …
+const MOST_SMALL: usize = 32;
+
 /// … channels of each of several groups, …
 const MOST_GROUPED: usize = 8;
 
@@ -39,8 +42,9 @@ pub enum Across {
 
 impl Conv {
     /// Returns the elements along a vector if this convolution is shallow and its windows are close to each other. It
-    /// is shallow if it has few channels (the first of a network, or many groups). It is also shallow if it has one
-    /// group of few output channels (the last of a network that makes images). Vectors hold the output channels of a
+    /// is shallow if it has few channels (the first of a network, or many groups), or few channels and few output
+    /// channels. It is also shallow if it has one group of few output channels (the last of a network that makes
+    /// images). Vectors hold the output channels of a
     /// group if these fill them. Otherwise they hold outputs, whose rows must mostly fill vectors; if there are several
     /// output channels, these must mostly fill panels.
     #[doc(hidden)]
@@ -59,7 +63,12 @@ impl Conv {
         if groups && across_maps && filled(maps, LANES, 7) {
             return Some(Across::Maps);
         }
-        let is_first = channels <= if groups { MOST_GROUPED } else { MOST_CHANNELS } && filled(maps, PANEL, 6);
+        let most = match groups {
+            true => MOST_GROUPED,
+            false if maps <= MOST_SMALL => MOST_SMALL,
+            false => MOST_CHANNELS,
+        };
+        let is_first = channels <= most && filled(maps, PANEL, 6);
         let is_last = (1..=PANEL).contains(&maps) && !groups;
         ((is_first || is_last) && filled(wide, LANES, 6)).then_some(Across::Pixels)
     }
@@ -90,7 +99,9 @@ mod tests {
             ([12, 64, 4], [3, 2], 48, Some(Across::Maps)),
             ([64, 64, 4], [3, 1], 3, None),
             ([64, 64, 4], [3, 1], 257, None),
-            ([5, 16, 1], [3, 1], 48, None),
+            ([32, 32, 1], [3, 1], 28, Some(Across::Pixels)),
+            ([33, 32, 1], [3, 1], 28, None),
+            ([5, 40, 1], [3, 1], 48, None),
             ([3, 9, 1], [3, 1], 48, None),
             ([64, 16, 1], [1, 1], 48, None),
             ([64, 16, 4], [3, 1], 48, None),

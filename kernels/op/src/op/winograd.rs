@@ -58,7 +58,7 @@ impl WinogradTile {
         let ([maps, channels, high, wide], output) = (dims(node.inputs.get(1))?, dims(node.outputs.first())?);
         let empty = output.contains(&0) || dims(node.inputs.first())?.contains(&0);
         let near = op.strides == [1, 1] && op.dilations == [1, 1] && op.group == 1;
-        if !near || [high, wide] != [3, 3] || channels.min(maps) < LEAST || empty {
+        if !near || [high, wide] != [3, 3] || channels.min(maps) < LEAST || empty || op.shallow(node).is_some() {
             return None;
         }
         let sizes = [output[0], channels, maps];
@@ -131,6 +131,8 @@ mod tests {
             (1, [96, 96], 6, Some(WinogradTile::Two)),
             // Images share their weights.
             (8, [96, 96], 12, Some(WinogradTile::Four)),
+            // Few channels, whose windows are read in place.
+            (1, [32, 32], 28, None),
             // Few tiles for the start-up cost of each position.
             (1, [16, 32], 20, None),
             // Few pixels for the weights; empty vectors; no pixels.

@@ -1,9 +1,13 @@
-//! Depthwise convolution with channels along the vectors, for large windows and small planes.
+//! Convolutions of many groups with output channels along the vectors: of few channels each, or depthwise with large
+//! windows or small planes.
 //!
 //! The planes of 16 channels are transposed into the order of pixels (by blocks in registers), with zeros left and
 //! right of each row. Every element of the window is then a plain load for every output. The sums are transposed back
 //! in the same way. The epilogue is applied to them before, if it is constant within a whole plane. The transposition
 //! costs little compared with a window of 5 × 5, and less than empty lanes if rows are short.
+//!
+//! Groups of several channels are sums of depthwise convolutions: of the groups' first channels, then of their second
+//! channels, and so forth.
 
 use anabranch_cpu_base::elements::{elements, elements_mut};
 use anabranch_cpu_base::gemm;
@@ -39,7 +43,7 @@ type Pixel = [f32; LANES];
 
 pub(super) struct Kernel {
     geometry: Geometry,
-    /// Weights: windows in the order of [`Pixel`]s.
+    /// Weights: windows in the order of [`Pixel`]s, one for each channel of a group.
     weights: PackedInput,
     grid: Grid,
     epilogue: Option<Epilogue>,
@@ -57,7 +61,7 @@ impl Kernel {
             Grid { batch: images, rows: maps, columns: high * wide, tile_rows: LANES, tile_columns: rows * columns };
         Ok(Some(Self {
             geometry,
-            weights: PackedInput::new(1, Layout::right(1, [geometry.taps(), maps], true, LANES), constants),
+            weights: PackedInput::new(1, Layout::right(1, [geometry.depth(), maps], true, LANES), constants),
             grid,
             epilogue: Epilogue::of(node)?,
         }))
@@ -68,7 +72,8 @@ impl Kernel {
         let Geometry { output: [high, wide], size: [height, _], .. } = *geometry;
         let fits = |rows: usize, columns: usize| {
             let sources = reach(geometry, 0, rows).min(height).max(rows);
-            sources.saturating_mul(reach(geometry, 1, columns.max(TOGETHER))).saturating_mul(LANES) <= TILE
+            let pixels = sources.saturating_mul(reach(geometry, 1, columns.max(TOGETHER)));
+            pixels.saturating_mul(geometry.group_channels()).saturating_mul(LANES) <= TILE
         };
         let equal = |length: usize, most: usize| length.div_ceil(length.div_ceil(most).max(1)).max(1);
         if let Some(rows) = (1..=high.max(1)).take_while(|rows| fits(*rows, wide)).last() {
@@ -101,11 +106,12 @@ impl Kernel {
     }
 
     /// Returns the sizes of a thread's workspace for these outputs, in numbers: the covered part in the order of
-    /// pixels, that part with zeros, and the sums in both orders.
+    /// pixels, that part with zeros for each channel of a group, and the sums in both orders.
     fn workspace(&self, outputs: [&Range<usize>; 2]) -> [usize; 4] {
         let [rows, across] = self.covered(outputs).map(|covered| covered.len());
         let ([high, wide], padded) = (outputs.map(|range| range.len()), self.padded(outputs[1]));
-        [rows * across, rows * padded, high * wide, high * wide].map(|pixels| pixels * LANES)
+        let sources = self.geometry.group_channels() * rows * padded;
+        [rows * across, sources, high * wide, high * wide].map(|pixels| pixels * LANES)
     }
 
     /// Computes some outputs of some output channels.
@@ -133,18 +139,21 @@ impl Kernel {
             let (source, memory) = memory.split_at_mut(sizes[1]);
             let (sums, out) = memory.split_at_mut(sizes[2]);
             let run = if across.len() == width { turned.len() } else { across.len() * LANES };
-            for (at, turned) in turned.chunks_exact_mut(run.max(1)).enumerate() {
-                let from = (sources.start + at) * width + across.start;
-                turn(image, plane, maps / channels, tile.rows.clone(), from..from + run / LANES, turned);
-            }
             let left = self.geometry.steps.pads[1].saturating_sub(columns.start * self.geometry.steps.strides[1]);
-            pad(turned, source, [left.min(padded), across.len(), padded]);
+            let part = sources.len() * padded * LANES;
+            for (channel, source) in source.chunks_exact_mut(part.max(1)).enumerate() {
+                for (at, turned) in turned.chunks_exact_mut(run.max(1)).enumerate() {
+                    let from = (sources.start + at) * width + across.start;
+                    turn(&self.geometry, image, channel, [&tile.rows, &(from..from + run / LANES)], turned);
+                }
+                pad(turned, source, [left.min(padded), across.len(), padded]);
+            }
             let start = ((tile.matrix * maps + tile.rows.start) * high + rows.start) * wide + columns.start;
             let finish = match &self.epilogue {
                 Some(epilogue) => Finish::of(epilogue, [start, high * wide, outputs], tile.rows.len(), extras),
                 None => Some(Finish::default()),
             };
-            let weights = &weights.panels(0).from(0, tile.rows.start)[..self.geometry.taps() * LANES];
+            let weights = &weights.panels(0).from(0, tile.rows.start)[..self.geometry.depth() * LANES];
             vectorised(Sums {
                 geometry: &self.geometry,
                 source,
@@ -196,19 +205,52 @@ fn pad(rows: &[f32], source: &mut [f32], [left, pixels, padded]: [usize; 3]) {
     }
 }
 
-/// Transposes pixels `from` of the channels that `maps` read into the order of pixels. `each` output channels read each
-/// channel.
-fn turn(image: &[f32], plane: usize, each: usize, maps: Range<usize>, from: Range<usize>, out: &mut [f32]) {
+/// Transposes pixels `from` of the channels that `maps` read into the order of pixels: each output channel reads
+/// channel `channel` of its group.
+fn turn(geometry: &Geometry, image: &[f32], channel: usize, [maps, from]: [&Range<usize>; 2], out: &mut [f32]) {
+    let (each, channels, plane) = (geometry.group_maps(), geometry.group_channels(), geometry.plane());
     if maps.len() < LANES {
         out.fill(0.0);
     }
-    if each == 1 {
-        let source = image.get(maps.start * plane + from.start..).unwrap_or(&[]);
-        return gemm::transpose(source, (plane, 1), (maps.len(), from.len()), out, LANES);
+    if LANES.is_multiple_of(each) {
+        let source = image.get((maps.start / each * channels + channel) * plane + from.start..).unwrap_or(&[]);
+        gemm::transpose(source, (channels * plane, 1), (maps.len().div_ceil(each), from.len()), out, LANES);
+        return vectorised(Spread { pixels: out.as_chunks_mut().0, each });
     }
-    for (lane, map) in maps.enumerate() {
-        let source = &image[map / each * plane..][from.clone()];
+    for (lane, map) in maps.clone().enumerate() {
+        let source = &image[(map / each * channels + channel) * plane..][from.clone()];
         out.iter_mut().skip(lane).step_by(LANES).zip(source).for_each(|(out, x)| *out = *x);
+    }
+}
+
+/// Repetition of each pixel's first lanes, so that `each` neighbouring lanes are equal.
+struct Spread<'a> {
+    pixels: &'a mut [Pixel],
+    each: usize,
+}
+
+impl Loop for Spread<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<I: Isa>(self) {
+        match self.each {
+            1 => {}
+            2 => spread::<2>(self.pixels),
+            4 => spread::<4>(self.pixels),
+            8 => spread::<8>(self.pixels),
+            _ => spread::<LANES>(self.pixels),
+        }
+    }
+}
+
+#[inline(always)]
+fn spread<const EACH: usize>(pixels: &mut [Pixel]) {
+    for pixel in pixels {
+        let first = *pixel;
+        for lane in 0..LANES {
+            pixel[lane] = first[lane / EACH];
+        }
     }
 }
 
@@ -247,7 +289,8 @@ impl Default for Finish {
 /// Sums of all windows of some outputs.
 struct Sums<'a> {
     geometry: &'a Geometry,
-    /// Part of the image rows `sources` that windows reach, each of length `padded` with its zeros.
+    /// Part of the image rows `sources` that windows reach, each of length `padded` with its zeros, for each channel of
+    /// a group.
     source: &'a [f32],
     padded: usize,
     sources: Range<usize>,
@@ -289,17 +332,37 @@ impl Sums<'_> {
     /// Computes neighbouring outputs of a row and, if `TWO`, of the next row; columns are counted from the rows' first.
     #[inline(always)]
     fn block<I: Isa, const COLUMNS: usize, const TWO: bool>(&mut self, row: usize, column: usize) {
-        let Geometry { window: [high, _], steps, .. } = *self.geometry;
         let (mut upper, mut lower) = ([I::splat(0.0); COLUMNS], [I::splat(0.0); COLUMNS]);
+        for channel in 0..self.geometry.group_channels() {
+            self.add::<I, COLUMNS, TWO>(channel, row, column, [&mut upper, &mut lower]);
+        }
+        self.store::<I, COLUMNS>(row, column, &upper);
+        if TWO {
+            self.store::<I, COLUMNS>(row + 1, column, &lower);
+        }
+    }
+
+    /// Adds the products of one channel of each group to the sums of a [`block`](Self::block).
+    #[inline(always)]
+    fn add<I: Isa, const COLUMNS: usize, const TWO: bool>(
+        &self,
+        channel: usize,
+        row: usize,
+        column: usize,
+        [upper, lower]: [&mut [I::Vector; COLUMNS]; 2],
+    ) {
+        let Geometry { window: [high, _], steps, .. } = *self.geometry;
+        let first = channel * self.sources.len();
         for below in 0..usize::from(TWO) * steps.strides[0] + (high - 1) * steps.dilations[0] + 1 {
             let line = (row * steps.strides[0] + below).wrapping_sub(steps.pads[0]);
             if !self.sources.contains(&line) {
                 continue;
             }
-            let line = &self.source[(line - self.sources.start) * self.padded * LANES..][..self.padded * LANES];
+            let line = &self.source[(first + line - self.sources.start) * self.padded * LANES..][..self.padded * LANES];
             let line = &line.as_chunks().0[column * steps.strides[1]..];
             let next = if TWO { below.checked_sub(steps.strides[0]) } else { None };
-            match (self.weights_of(below), next.and_then(|below| self.weights_of(below))) {
+            let weights = |below: usize| self.weights_of(channel, below);
+            match (weights(below), next.and_then(weights)) {
                 (Some(a), Some(b)) => {
                     for (kx, (a, b)) in a.iter().zip(b).enumerate() {
                         let from = &line[kx * steps.dilations[1]..];
@@ -311,25 +374,21 @@ impl Sums<'_> {
                         }
                     }
                 }
-                (Some(weights), None) => add_row::<I, COLUMNS>(weights, line, steps, &mut upper),
-                (None, Some(weights)) => add_row::<I, COLUMNS>(weights, line, steps, &mut lower),
+                (Some(weights), None) => add_row::<I, COLUMNS>(weights, line, steps, upper),
+                (None, Some(weights)) => add_row::<I, COLUMNS>(weights, line, steps, lower),
                 (None, None) => {}
             }
-        }
-        self.store::<I, COLUMNS>(row, column, &upper);
-        if TWO {
-            self.store::<I, COLUMNS>(row + 1, column, &lower);
         }
     }
 
     /// Returns the weights of the window's row that covers the line `below` lines after the window's first, if there is
-    /// such a row.
+    /// such a row, for one channel of each group.
     #[inline(always)]
-    fn weights_of(&self, below: usize) -> Option<&[Pixel]> {
+    fn weights_of(&self, channel: usize, below: usize) -> Option<&[Pixel]> {
         let Geometry { window: [high, across], steps, .. } = *self.geometry;
         let (row, rest) =
             if steps.dilations[0] == 1 { (below, 0) } else { (below / steps.dilations[0], below % steps.dilations[0]) };
-        (rest == 0 && row < high).then(|| &self.weights.as_chunks().0[row * across..][..across])
+        (rest == 0 && row < high).then(|| &self.weights.as_chunks().0[(channel * high + row) * across..][..across])
     }
 
     /// Finishes and stores as many of a row's sums as there are outputs.

@@ -1,10 +1,10 @@
-//! Convolutions of each channel by itself, for which matrix products gain nothing.
+//! Convolutions of each channel by itself or with few others, for which matrix products gain nothing.
 //!
 //! The shapes and the instruction set choose the method:
 //! - `direct` reads small windows in place.
 //! - `paired` computes planes of short rows two at a time.
 //! - `lined` reads larger windows over long rows from lines with the zeros around them.
-//! - `channels` computes all other windows, with channels along the vectors.
+//! - `channels` computes all other windows, and groups of few channels, with channels along the vectors.
 
 mod channels;
 mod direct;
@@ -73,6 +73,30 @@ pub(super) fn prepare(
     }
     let Some(direct) = direct else { return Ok(None) };
     Ok(Some(Box::new(Rows::new(Method::Direct(direct), geometry, node)?)))
+}
+
+/// Maximum input channels, and …
+const MOST_CHANNELS: usize = 4;
+
+/// … output channels of a group that is a sum of depthwise convolutions: matrix products pay with more.
+const MOST_MAPS: usize = 8;
+
+/// Prepares the kernel of a convolution of many groups; `None` if its groups have many channels, or if windows reach
+/// too far.
+///
+/// # Errors
+/// If the epilogue does not fit the node.
+pub(super) fn prepare_groups(
+    geometry: Geometry,
+    node: &NodeSpec,
+    constants: &[bool],
+) -> Result<Option<Box<dyn CpuKernel>>, KernelError> {
+    let few = geometry.group_channels() <= MOST_CHANNELS && geometry.group_maps() <= MOST_MAPS;
+    if geometry.group == 1 || !few || 2 * geometry.maps < LANES {
+        return Ok(None);
+    }
+    let kernel = channels::Kernel::new(geometry, node, constants)?;
+    Ok(kernel.map(|kernel| Box::new(kernel) as _))
 }
 
 /// Method that computes rows of outputs of a channel.

@@ -1,5 +1,5 @@
-//! Convolutions of few input channels (the first of a network), of few output channels (its last), or of both in many
-//! groups.
+//! Convolutions of few input channels (the first of a network), of few output channels (its last), or of both, in one
+//! group or in many.
 //!
 //! Panels of windows would cost much compared with the products of few channels, so windows are read in place, from
 //! [`Lines`]. A block of output channels and of neighbouring outputs of a row is summed in registers. Either the output
