@@ -12,6 +12,9 @@ pub(crate) enum Middle {
     Identity,
     /// Clamp between two bounds; NaN stays NaN.
     Clamp(f32, f32),
+    /// The product with a slope below zero, the number itself elsewhere.
+    Leaky(f32),
+    Abs,
     Square,
     Cube,
     /// Exponential function.
@@ -73,6 +76,16 @@ impl Chain {
         stage: Stage::Scale,
     };
 
+    /// Returns the chain of a product with `slope` below zero alone.
+    pub(crate) fn leaky(slope: f32) -> Self {
+        Self { middle: Middle::Leaky(slope), stage: Stage::Factor, ..Self::EMPTY }
+    }
+
+    /// Returns the factor, if the chain is a product with a constant and nothing else.
+    pub(crate) fn only_factor(&self) -> Option<f32> {
+        (*self == Self { scale: self.scale, stage: Stage::Shift, ..Self::EMPTY }).then_some(self.scale)
+    }
+
     /// Whether the chain is only the function in the middle and its join.
     pub(crate) fn is_plain(&self) -> bool {
         let Self { middle, join, stage, .. } = *self;
@@ -84,6 +97,7 @@ impl Chain {
         match function {
             Unary::Relu if self.stage == Stage::Quotient => None,
             Unary::Relu => self.at_least(0.0),
+            Unary::Abs => self.then_middle(Middle::Abs, Stage::Factor),
             Unary::Exp => self.then_middle(Middle::Exp, Stage::Factor),
             Unary::Sigmoid => self.then_middle(Middle::Sigmoid, Stage::Factor),
             Unary::Tanh => self.then_middle(Middle::Tanh, Stage::Factor),

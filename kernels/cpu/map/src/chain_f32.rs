@@ -7,7 +7,7 @@ use anabranch_cpu_base::team::Tile;
 use anabranch_cpu_base::vector::{Isa, LANES, Loop, vectorised};
 use std::marker::PhantomData;
 
-/// Function in the middle of a chain; `bounds` are those of a clamp.
+/// Function in the middle of a chain; `bounds` are those of a clamp, or begin with the slope of a leaky function.
 trait Function {
     fn at<I: Isa>(x: f32, bounds: (f32, f32)) -> f32;
 }
@@ -36,6 +36,8 @@ fn function_of(chain: &Chain, then: impl With) {
             let raised = if x < lower { lower } else { x };
             if raised > upper { upper } else { raised }
         }),
+        Middle::Leaky(_) => with!(|x, (slope, _)| if x < 0.0 { x * slope } else { x }),
+        Middle::Abs => with!(|x, _| x.abs()),
         Middle::Square => with!(|x, _| x * x),
         Middle::Cube => with!(|x, _| x * x * x),
         Middle::Exp => with!(|x, _| math::exp::<I>(x)),
@@ -138,6 +140,7 @@ fn before_join<F: Function, I: Isa>(chain: &Chain, x: f32) -> f32 {
 fn middle<F: Function, I: Isa>(chain: &Chain, x: f32) -> f32 {
     let bounds = match chain.middle {
         Middle::Clamp(lower, upper) => (lower, upper),
+        Middle::Leaky(slope) => (slope, 0.0),
         _ => (0.0, 0.0),
     };
     F::at::<I>(x, bounds)

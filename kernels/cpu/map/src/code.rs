@@ -39,8 +39,17 @@ pub(crate) enum Action<T> {
     Binary(Binary, Operand<T>, Operand<T>),
     /// The second operand if the first is not 0, else the third.
     Select(Operand<T>, Operand<T>, Operand<T>),
+    /// The second operand if the comparison of the first holds, else the third.
+    Choose(Comparison<T>, Operand<T>, Operand<T>, Operand<T>),
     /// Several steps in one pass; the second operand has no meaning if nothing is joined.
     Chain(Chain, Operand<T>, Operand<T>),
+}
+
+/// Comparison of a number with a constant.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Comparison<T> {
+    pub(crate) function: Binary,
+    pub(crate) with: T,
 }
 
 /// One loop over a block.
@@ -106,6 +115,8 @@ enum State<T> {
     Ready(Operand<T>),
     /// A step that is computed when it is needed, unless the step that needs it can be joined to the chain.
     Pending(Pending<T>),
+    /// A comparison of a register that is ready and kept, computed when it is needed, unless a selection takes it.
+    Compared(Comparison<T>, Register),
 }
 
 /// Chain over operands that are ready, and that are kept until it is emitted.
@@ -161,9 +172,16 @@ impl<T: Number> Compiler<T> {
         if let Some(value) = self.folded(step) {
             self.set(register, State::Ready(Operand::Constant(value)));
             step.operands().for_each(|r| self.release(r));
-        } else if let Some(pending) = self.chained(step) {
+        } else if let Some(pending) = self.chained(step).or_else(|| self.leaky(step)) {
             self.set(register, State::Pending(pending));
+        } else if let Some((comparison, of)) = self.compared(step, register).filter(|_| !is_result) {
+            self.operand(of);
+            self.set(register, State::Compared(comparison, of));
         } else {
+            let compared = match step {
+                Step::Select(test, ..) => self.compared_by(test),
+                _ => None,
+            };
             let action = self.action(step);
             let place = if is_result { Destination::Output } else { Destination::Slot(self.slot()) };
             self.emit(action, place);
@@ -171,8 +189,52 @@ impl<T: Number> Compiler<T> {
                 self.set(register, State::Ready(Operand::Slot(slot)));
             }
             // Operands are released after the result's slot is taken, so that no instruction writes what it reads.
-            step.operands().for_each(|r| self.release(r));
+            step.operands().chain(compared).for_each(|r| self.release(r));
         }
+    }
+
+    /// Returns the register that a comparison keeps until it is computed.
+    fn compared_by(&self, test: Register) -> Option<Register> {
+        match self.value(test).state {
+            State::Compared(_, of) => Some(of),
+            _ => None,
+        }
+    }
+
+    /// Returns the step as a comparison with a constant that one step uses, and the register that it compares.
+    fn compared(&self, step: Step, register: Register) -> Option<(Comparison<T>, Register)> {
+        if !matches!(T::DTYPE, DType::F32 | DType::F64) || self.value(register).uses != 1 {
+            return None;
+        }
+        let Step::Binary(function, a, b) = step else { return None };
+        let mirrored = match function {
+            Binary::Less => Binary::Greater,
+            Binary::LessOrEqual => Binary::GreaterOrEqual,
+            Binary::Greater => Binary::Less,
+            Binary::GreaterOrEqual => Binary::LessOrEqual,
+            Binary::Equal => Binary::Equal,
+            _ => return None,
+        };
+        match (self.value(a).state, self.value(b).state) {
+            (_, State::Ready(Operand::Constant(with))) => Some((Comparison { function, with }, a)),
+            (State::Ready(Operand::Constant(with)), _) => Some((Comparison { function: mirrored, with }, b)),
+            _ => None,
+        }
+    }
+
+    /// Returns the selection `x < 0 ? slope · x : x` as a chain.
+    fn leaky(&mut self, step: Step) -> Option<Pending<T>> {
+        let Step::Select(test, scaled, other) = step else { return None };
+        let State::Compared(comparison, first) = self.value(test).state else { return None };
+        let Value { state: State::Pending(product), uses: 1 } = self.value(scaled) else { return None };
+        let is_negative = comparison.function == Binary::Less && comparison.with == T::zeroed();
+        let slope = product.chain.only_factor()?;
+        if !(is_negative && other == first && product.first == first && product.second.is_none()) {
+            return None;
+        }
+        // The chain keeps one of the three uses of its operand.
+        [test, scaled, first, first].into_iter().for_each(|r| self.release(r));
+        Some(Pending { chain: Chain::leaky(slope), single: None, first, second: None })
     }
 
     /// Returns the step's value over constants, unless it is undefined.
@@ -250,7 +312,12 @@ impl<T: Number> Compiler<T> {
             Step::Constant(literal) => Action::Fill(T::literal(literal)),
             Step::Unary(function, a) => Action::Unary(function, self.operand(a)),
             Step::Binary(function, a, b) => Action::Binary(function, self.operand(a), self.operand(b)),
-            Step::Select(a, b, c) => Action::Select(self.operand(a), self.operand(b), self.operand(c)),
+            Step::Select(test, b, c) => match self.value(test).state {
+                State::Compared(comparison, of) => {
+                    Action::Choose(comparison, self.operand(of), self.operand(b), self.operand(c))
+                }
+                _ => Action::Select(self.operand(test), self.operand(b), self.operand(c)),
+            },
         }
     }
 
@@ -268,6 +335,14 @@ impl<T: Number> Compiler<T> {
                 let slot = self.slot();
                 self.emit_chain(pending, Destination::Slot(slot));
                 self.set(register, State::Ready(Operand::Slot(slot)));
+                Operand::Slot(slot)
+            }
+            State::Compared(Comparison { function, with }, of) => {
+                let action = Action::Binary(function, self.operand(of), Operand::Constant(with));
+                let slot = self.slot();
+                self.emit(action, Destination::Slot(slot));
+                self.set(register, State::Ready(Operand::Slot(slot)));
+                self.release(of);
                 Operand::Slot(slot)
             }
         }
@@ -334,6 +409,7 @@ fn folded<T: Number>(action: Action<T>) -> Option<T> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::chain::Middle;
     use super::*;
     use anabranch_op::op::Literal;
 
@@ -366,6 +442,7 @@ mod tests {
                 Action::Unary(_, a) => vec![a],
                 Action::Binary(_, a, b) => vec![a, b],
                 Action::Select(a, b, c) => vec![a, b, c],
+                Action::Choose(_, a, b, c) => vec![a, b, c],
                 Action::Chain(_, a, b) => vec![a, b],
             };
             let Destination::Slot(target) = *target else { continue };
@@ -406,6 +483,38 @@ mod tests {
             vec![half, Step::Binary(Binary::Divide, register(1), register(0)), Step::Unary(Unary::Relu, register(2))];
         let code = Code::<f64>::new(&Expression::new(1, steps).expect("sound"), &[true]).expect("few slots");
         assert_eq!(code.instructions.len(), 2);
+    }
+
+    #[test]
+    fn a_selection_takes_the_comparison_that_it_alone_uses() {
+        let constant = |value| Step::Constant(Literal::Float(value));
+        let less = Step::Binary(Binary::Less, register(0), register(1));
+        let times = |by| Step::Binary(Binary::Multiply, register(0), register(by));
+        let code = |steps: Vec<Step>| {
+            let code = Code::<f32>::new(&Expression::new(1, steps).expect("sound"), &[true]).expect("few slots");
+            code.instructions.into_iter().map(|instruction| instruction.action).collect::<Vec<_>>()
+        };
+        let leaky =
+            vec![constant(0.0), constant(0.1), less, times(2), Step::Select(register(3), register(4), register(0))];
+        assert!(matches!(code(leaky)[..], [Action::Chain(chain, ..)] if chain.middle == Middle::Leaky(0.1)));
+        // Another bound than 0 is no chain, and neither is another number than the one that is compared.
+        let raised =
+            vec![constant(1.0), constant(0.1), less, times(2), Step::Select(register(3), register(4), register(0))];
+        assert!(matches!(code(raised)[..], [Action::Binary(..), Action::Choose(..)]));
+        let other =
+            vec![constant(0.0), constant(0.1), less, times(2), Step::Select(register(3), register(4), register(2))];
+        assert!(matches!(code(other)[..], [Action::Binary(..), Action::Choose(..)]));
+        let twice = vec![constant(0.0), less, Step::Select(register(2), register(0), register(2))];
+        assert!(matches!(code(twice)[..], [Action::Binary(..), Action::Select(..)]));
+        let mirrored = vec![
+            constant(1.0),
+            Step::Binary(Binary::Less, register(1), register(0)),
+            Step::Select(register(2), register(0), register(1)),
+        ];
+        let comparison = Comparison { function: Binary::Greater, with: 1.0 };
+        assert!(matches!(code(mirrored)[..], [Action::Choose(found, ..)] if found == comparison));
+        let summed = vec![constant(0.0), less, Step::Binary(Binary::Add, register(2), register(0))];
+        assert!(matches!(code(summed)[..], [Action::Binary(..), Action::Binary(..)]));
     }
 
     #[test]

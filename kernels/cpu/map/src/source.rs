@@ -1,7 +1,11 @@
 //! Operand of a vectorised loop: a slice, or one value for all elements.
 
+use super::code::Comparison;
+use super::number::Number;
 use anabranch_cpu_base::convert::Each;
 use anabranch_cpu_base::vector::{Isa, Loop, vectorised};
+use anabranch_op::op::Binary;
+use std::ops::Range;
 
 /// Values of an operand over a block.
 #[derive(Clone, Copy, Debug)]
@@ -13,6 +17,15 @@ pub(crate) enum Source<'a, T> {
 }
 
 impl<T: Copy> Source<'_, T> {
+    /// Returns the values for a part of the block.
+    #[inline(always)]
+    pub(crate) fn part(self, part: &Range<usize>) -> Self {
+        match self {
+            Self::Slice(slice) => Self::Slice(&slice[part.clone()]),
+            scalar => scalar,
+        }
+    }
+
     #[inline(always)]
     pub(crate) fn at(&self, index: usize) -> T {
         match self {
@@ -80,22 +93,57 @@ pub(crate) fn select<T: Copy>(
     match (b, c) {
         (Source::Slice(b), Source::Slice(c)) => {
             let (b, c) = (&b[..count], &c[..count]);
-            choose(a, |i| b[i], |i| c[i], out, holds);
+            chosen(a, |i| b[i], |i| c[i], out, holds);
         }
         (Source::Slice(b), Source::Scalar(c)) => {
             let b = &b[..count];
-            choose(a, |i| b[i], |_| c, out, holds);
+            chosen(a, |i| b[i], |_| c, out, holds);
         }
         (Source::Scalar(b), Source::Slice(c)) => {
             let c = &c[..count];
-            choose(a, |_| b, |i| c[i], out, holds);
+            chosen(a, |_| b, |i| c[i], out, holds);
         }
-        (Source::Scalar(b), Source::Scalar(c)) => choose(a, |_| b, |_| c, out, holds),
+        (Source::Scalar(b), Source::Scalar(c)) => chosen(a, |_| b, |_| c, out, holds),
+    }
+}
+
+/// Computes `out[i] = b[i]` if the comparison of `a[i]` holds, else `c[i]`.
+pub(crate) fn choose<T: Number>(
+    comparison: Comparison<T>,
+    a: Source<'_, T>,
+    b: Source<'_, T>,
+    c: Source<'_, T>,
+    out: &mut [T],
+) {
+    vectorised(Choose { comparison, a, b, c, out });
+}
+
+struct Choose<'a, T> {
+    comparison: Comparison<T>,
+    a: Source<'a, T>,
+    b: Source<'a, T>,
+    c: Source<'a, T>,
+    out: &'a mut [T],
+}
+
+impl<T: Number> Loop for Choose<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<I: Isa>(self) {
+        let Self { comparison: Comparison { function, with }, a, b, c, out } = self;
+        match function {
+            Binary::Less => select(a, b, c, out, |x| x < with),
+            Binary::LessOrEqual => select(a, b, c, out, |x| x <= with),
+            Binary::Greater => select(a, b, c, out, |x| x > with),
+            Binary::GreaterOrEqual => select(a, b, c, out, |x| x >= with),
+            _ => select(a, b, c, out, |x| x == with),
+        }
     }
 }
 
 #[inline(always)]
-fn choose<T: Copy>(a: &[T], b: impl Fn(usize) -> T, c: impl Fn(usize) -> T, out: &mut [T], holds: impl Fn(T) -> bool) {
+fn chosen<T: Copy>(a: &[T], b: impl Fn(usize) -> T, c: impl Fn(usize) -> T, out: &mut [T], holds: impl Fn(T) -> bool) {
     for index in 0..out.len() {
         let (b, c) = (b(index), c(index));
         out[index] = if holds(a[index]) { b } else { c };
