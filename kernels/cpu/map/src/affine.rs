@@ -6,6 +6,7 @@ use super::epilogue::Uniform;
 use super::source::Source;
 use anabranch_cpu_base::vector::{Isa, Loop, vectorised};
 use anabranch_op::op::{Binary, Expression, Register, Step, Unary};
+use std::ops::Range;
 
 /// Affine form `min(max(x · scale + bias + residual, least), greatest)`; missing operands are neutral.
 #[derive(Clone, Copy, PartialEq)]
@@ -128,7 +129,7 @@ enum Stage {
 }
 
 /// Returns a step as a function of the current register and one term.
-fn changed(expression: &Expression, step: Step, current: Register) -> Option<(Binary, Term)> {
+pub(super) fn changed(expression: &Expression, step: Step, current: Register) -> Option<(Binary, Term)> {
     let term = |register: Register| match usize::from(register.0) {
         0 => None,
         input if input < expression.inputs() => Some(Term::Extra(input - 1)),
@@ -183,6 +184,25 @@ impl Beside<'_> {
     /// Changes the run in place. O(elements).
     #[inline(always)]
     pub fn change(self, data: &mut [f32]) {
+        self.over(data.iter_mut().map(|x| (*x, x)));
+    }
+
+    /// Writes the form of `first` of each element of a run. O(elements).
+    #[inline(always)]
+    pub(super) fn write(self, from: &[f32], first: impl Fn(f32) -> f32, to: &mut [f32]) {
+        self.over(to.iter_mut().zip(from).map(|(to, from)| (first(*from), to)));
+    }
+
+    /// Returns the form of a part of the run.
+    #[inline(always)]
+    pub(super) fn part(self, part: Range<usize>) -> Self {
+        let [scale, bias, residual] = [self.scale, self.bias, self.residual].map(|source| source.part(&part));
+        Self { scale, bias, residual, ..self }
+    }
+
+    /// Writes the form of each number of a run.
+    #[inline(always)]
+    fn over<'a>(self, run: impl Iterator<Item = (f32, &'a mut f32)>) {
         let Self { scale, bias, residual, least, greatest } = self;
         let clamp = |x: f32| {
             let raised = if x < least { least } else { x };
@@ -190,23 +210,23 @@ impl Beside<'_> {
         };
         match (scale, bias, residual) {
             (Source::Scalar(s), Source::Scalar(b), Source::Scalar(r)) => {
-                data.iter_mut().for_each(|x| *x = clamp(*x * s + b + r));
+                run.for_each(|(x, to)| *to = clamp(x * s + b + r));
             }
             (Source::Scalar(s), Source::Slice(b), Source::Scalar(r)) => {
-                data.iter_mut().zip(b).for_each(|(x, b)| *x = clamp(*x * s + b + r));
+                run.zip(b).for_each(|((x, to), b)| *to = clamp(x * s + b + r));
             }
             (Source::Scalar(s), Source::Scalar(b), Source::Slice(r)) => {
-                data.iter_mut().zip(r).for_each(|(x, r)| *x = clamp(*x * s + b + r));
+                run.zip(r).for_each(|((x, to), r)| *to = clamp(x * s + b + r));
             }
             (Source::Slice(s), Source::Scalar(b), Source::Scalar(r)) => {
-                data.iter_mut().zip(s).for_each(|(x, s)| *x = clamp(*x * s + b + r));
+                run.zip(s).for_each(|((x, to), s)| *to = clamp(x * s + b + r));
             }
             (Source::Slice(s), Source::Slice(b), Source::Scalar(r)) => {
-                data.iter_mut().zip(s).zip(b).for_each(|((x, s), b)| *x = clamp(*x * s + b + r));
+                run.zip(s).zip(b).for_each(|(((x, to), s), b)| *to = clamp(x * s + b + r));
             }
             (scale, bias, residual) => {
-                for (index, x) in data.iter_mut().enumerate() {
-                    *x = clamp(*x * scale.at(index) + bias.at(index) + residual.at(index));
+                for (index, (x, to)) in run.enumerate() {
+                    *to = clamp(x * scale.at(index) + bias.at(index) + residual.at(index));
                 }
             }
         }

@@ -7,6 +7,7 @@ use super::interpret::{Inputs, Output};
 use super::layout::Layout;
 use super::narrowest::narrowest;
 use super::number::{Number, Undefined};
+use super::rows::RowsKernel;
 use super::source::Source;
 use super::table::Table;
 use anabranch_cpu_base::elements::{elements, elements_mut};
@@ -25,6 +26,9 @@ const LONG_ROW: usize = 512;
 pub(crate) fn prepare(node: &NodeSpec, map: &Map) -> Result<Box<dyn CpuKernel>, KernelError> {
     if let Some(table) = Table::new(node, map, computed) {
         return Ok(Box::new(table));
+    }
+    if let Some(rows) = RowsKernel::new(node, map)? {
+        return Ok(Box::new(rows));
     }
     let not_zero = [Step::Unary(Unary::Not, Register(0)), Step::Unary(Unary::Not, Register(1))];
     if node.outputs[0].dtype == DType::Bool && map.expression.inputs() == 1 && *map.expression.steps() == not_zero {

@@ -26,6 +26,7 @@ mod number_f32;
 mod number_f64;
 mod number_integer;
 mod repeat;
+mod rows;
 mod source;
 mod table;
 #[cfg(test)]

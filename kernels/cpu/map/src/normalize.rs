@@ -18,8 +18,8 @@ const PIECE: usize = 16_384;
 /// Elements that are normalised before an epilogue is applied to them.
 const NEAR: usize = 2048;
 
-/// Maximum columns of rows that are normalised [together](TOGETHER).
-const SHORT: usize = 16;
+/// Maximum columns of rows that are normalised [together](TOGETHER): fewer than a vector has lanes.
+const SHORT: usize = LANES - 1;
 
 /// Rows that are normalised side by side. How many there are changes no result.
 const TOGETHER: usize = 16;
@@ -51,17 +51,17 @@ enum Form<'a> {
     Uniform(Uniforms<'a>),
 }
 
-impl Form<'_> {
-    /// Changes the next row.
+impl<'a> Form<'a> {
+    /// Returns the form of the next row, if it changes the row.
     #[inline(always)]
-    fn change(&mut self, row: &mut [f32]) {
+    fn next(&mut self) -> Option<Beside<'a>> {
         match self {
-            Self::Nothing => {}
-            Self::Alike(form) => form.change(row),
+            Self::Nothing => None,
+            Self::Alike(form) => Some(*form),
             Self::Uniform(uniforms) => {
                 let mut uniform = Uniform::IDENTITY;
                 uniforms.next(&mut uniform);
-                Beside::of(&uniform).change(row);
+                Some(Beside::of(&uniform))
             }
         }
     }
@@ -90,7 +90,7 @@ impl Loop for Rows<'_> {
                 Form::Alike(form) => rows.for_each(|row| form.change(row)),
                 Form::Uniform(_) => {
                     for row in rows {
-                        form.change(row);
+                        form.next().into_iter().for_each(|form| form.change(row));
                     }
                 }
             }
@@ -103,12 +103,15 @@ impl Loop for Rows<'_> {
             (0..LANES).for_each(|row| scales[row] = 1.0 / (variances[row] / count + epsilon).sqrt());
             let rows = source.chunks_exact(columns).zip(target.chunks_exact_mut(columns));
             for (row, (source, target)) in rows.enumerate() {
-                if (variances[row] / count + epsilon).is_normal() {
-                    scale_row::<I>(source, means[row], scales[row], target, next);
-                } else {
-                    wide_row(source, epsilon, center, target);
+                let form = form.next();
+                match ((variances[row] / count + epsilon).is_normal(), form) {
+                    (true, None) => scale_row::<I>(source, means[row], scales[row], target, next),
+                    (true, Some(form)) => finish_row::<I>(source, means[row], scales[row], form, target, next),
+                    (false, form) => {
+                        wide_row(source, epsilon, center, target);
+                        form.into_iter().for_each(|form| form.change(target));
+                    }
                 }
-                form.change(target);
             }
         }
     }
@@ -143,12 +146,41 @@ fn moments<I: Isa>(source: &[f32], columns: usize, center: bool) -> ([f32; LANES
 fn scale_row<I: Isa>(source: &[f32], mean: f32, scale: f32, target: &mut [f32], next: usize) {
     let (blocks, rest) = source.as_chunks::<LANES>();
     let (made, last) = target.as_chunks_mut::<LANES>();
+    // Vectors by name: the compiler would compute an array between two prefetches element by element.
+    let (back, factor, nothing) = (I::splat(-mean), I::splat(scale), I::splat(-0.0));
     for (to, from) in made.iter_mut().zip(blocks) {
         I::prefetch(from.as_ptr().wrapping_add(next));
         I::prefetch(to.as_ptr().wrapping_add(next));
-        (0..LANES).for_each(|lane| to[lane] = (from[lane] - mean) * scale);
+        I::store(I::fused_lanes(I::sum(I::load(from), back), factor, nothing), to);
     }
     last.iter_mut().zip(rest).for_each(|(to, from)| *to = (*from - mean) * scale);
+}
+
+/// Elements between two loops of prefetches.
+const AHEAD: usize = 16 * LANES;
+
+/// Writes the form of [`scale_row`]'s numbers in one pass over the row.
+#[inline(always)]
+fn finish_row<I: Isa>(source: &[f32], mean: f32, scale: f32, form: Beside<'_>, target: &mut [f32], next: usize) {
+    let normal = |x: f32| (x - mean) * scale;
+    if source.len() <= AHEAD {
+        prefetch_next::<I>(source, target, next);
+        return form.write(source, normal, target);
+    }
+    for (part, (from, to)) in source.chunks(AHEAD).zip(target.chunks_mut(AHEAD)).enumerate() {
+        prefetch_next::<I>(from, to, next);
+        let start = part * AHEAD;
+        form.part(start..start + from.len()).write(from, normal, to);
+    }
+}
+
+/// Prefetches data `next` elements ahead of both.
+#[inline(always)]
+fn prefetch_next<I: Isa>(from: &[f32], to: &[f32], next: usize) {
+    for line in (0..from.len()).step_by(LANES) {
+        I::prefetch(from.as_ptr().wrapping_add(line + next));
+        I::prefetch(to.as_ptr().wrapping_add(line + next));
+    }
 }
 
 /// Normalises rows of a few columns, many at a time: first columns side by side, then second ones, ….
