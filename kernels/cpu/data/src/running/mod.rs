@@ -2,7 +2,10 @@
 //!
 //! Floats are joined in `f64`, and each result is rounded to their type. A sum of many elements therefore loses little,
 //! and a product that ends at zero does not overflow before. Integers wrap. The smallest part of the work is one line,
-//! or up to [`CHUNK`] lines side by side.
+//! or up to [`CHUNK`] lines side by side. Lines side by side of elements of 32 or 64 bits are joined
+//! [without conversions](direct).
+
+mod direct;
 
 use anabranch_cpu_base::convert::{from_f64, from_i64, to_f64, to_i64};
 use anabranch_cpu_base::team::{Grid, Tile};
@@ -77,6 +80,9 @@ impl RunningKernel {
     /// Computes the lines along the columns of a tile, from its stack of slices.
     fn columns(&self, source: &[u8], target: Tile<'_, u8>) {
         let multiply = self.op.multiply;
+        if self.inner > 1 && direct::suits(self.dtype) {
+            return direct::join(self, source, target);
+        }
         if self.dtype.is_float() {
             // A sum of −0 alone is −0, and a sum of nothing is 0.
             let zero = if self.op.exclusive { 0.0 } else { -0.0 };
@@ -292,8 +298,43 @@ mod tests {
     }
 
     #[test]
+    fn lines_side_by_side_are_joined_in_every_type() {
+        for inner in (1..=18).chain([64, 129, 511, 512, 513, 1030]) {
+            for (multiply, reverse, exclusive) in
+                [(false, false, false), (false, true, true), (true, false, true), (true, true, false)]
+            {
+                let op = || Op::Running(Running { axis: 1, multiply, reverse, exclusive });
+                let count = 5;
+                let dims = [2, count, inner];
+                let value = |i: usize| (i * 7 % 5) as f64 - 2.0;
+                let want = |at: usize| {
+                    let index = at / inner % count;
+                    let joined = (0..count).filter(|other| match reverse {
+                        false => *other < index + usize::from(!exclusive),
+                        true => *other + usize::from(!exclusive) > index,
+                    });
+                    let values = joined.map(|other| value(at - index * inner + other * inner));
+                    if multiply { values.product::<f64>() } else { values.sum::<f64>() }
+                };
+                macro_rules! check {
+                    ($($dtype:ident $element:ty),*) => {$(
+                        let got: Vec<$element> = computed(op(), &[tensor(DType::$dtype, &dims, value)], &dims);
+                        for (at, got) in got.iter().enumerate() {
+                            assert_eq!(*got, want(at) as $element, "{:?} of {inner} at {at}", DType::$dtype);
+                        }
+                    )*};
+                }
+                check!(F32 f32, F64 f64, I32 i32, I64 i64, I16 i16);
+            }
+        }
+    }
+
+    #[test]
     fn integers_wrap_and_products_do_not_overflow_before_a_zero() {
         let running = |multiply| Op::Running(Running { axis: 0, multiply, reverse: false, exclusive: false });
+        let x = tensor(DType::I32, &[3, 2], |_| f64::from(i32::MAX));
+        let (most, less) = (i32::MAX, i32::MAX - 2);
+        assert_eq!(computed::<i32>(running(false), &[x], &[3, 2]), [most, most, -2, -2, less, less]);
         let x = tensor(DType::I32, &[3], |_| f64::from(i32::MAX));
         assert_eq!(computed::<i32>(running(false), &[x], &[3]), [i32::MAX, -2, i32::MAX - 2]);
         let x = tensor(DType::F32, &[4], |i| [1e30, 1e30, 0.0, 2.0][i]);
