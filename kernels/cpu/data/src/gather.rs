@@ -130,7 +130,10 @@ impl SliceGather {
             2 => self.short::<u16, I>(source, indices, &mut tile),
             4 => self.short::<u32, I>(source, indices, &mut tile),
             8 => self.short::<u64, I>(source, indices, &mut tile),
+            12 => self.short::<[u32; 3], I>(source, indices, &mut tile),
             16 => self.short::<[u64; 2], I>(source, indices, &mut tile),
+            32 => self.short::<[u64; 4], I>(source, indices, &mut tile),
+            64 => self.short::<[u64; 8], I>(source, indices, &mut tile),
             _ => {
                 let columns = tile.columns.clone();
                 let rows = tile.rows.clone();
@@ -301,7 +304,7 @@ mod tests {
     #[test]
     fn slices_of_every_size_are_gathered() {
         for (outer, inner, number) in
-            [1, 2, 3, 300].into_iter().flat_map(|o| [1, 2, 3, 4, 9, 70_000].map(|i| (o, i, 5)))
+            [1, 2, 3, 300].into_iter().flat_map(|o| [1, 2, 3, 4, 8, 9, 16, 70_000].map(|i| (o, i, 5)))
         {
             if outer * inner > 100_000 {
                 continue;

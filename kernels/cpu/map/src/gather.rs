@@ -93,6 +93,8 @@ fn whole_rows<T: Number>(layout: &Layout, dtype: DType, bytes: &[u8], base: usiz
         7 => short::<T, 7>(layout, elements(bytes), base, row, out),
         8 => short::<T, 8>(layout, elements(bytes), base, row, out),
         16 => short::<T, 16>(layout, elements(bytes), base, row, out),
+        32 => short::<T, 32>(layout, elements(bytes), base, row, out),
+        64 => short::<T, 64>(layout, elements(bytes), base, row, out),
         _ => runs(layout, dtype, bytes, base, start, out),
     }
 }
