@@ -107,6 +107,18 @@ impl Layout {
         offset
     }
 
+    /// Returns the number of rows from `row` to the end of its block: the rows along the second innermost dimension.
+    pub(crate) fn rows_of_block(&self, row: usize) -> usize {
+        let depth = self.dims.len().checked_sub(2).map_or(1, |axis| self.dims[axis]);
+        depth - row % depth
+    }
+
+    /// Returns the [offset](Self::offset) of a row, and the distance from it to the next row of its block.
+    pub(crate) fn block(&self, operand: usize, row: usize) -> (usize, usize) {
+        let stride = self.dims.len().checked_sub(2).map_or(0, |axis| self.strides[operand][axis]);
+        (self.offset(operand, row), stride)
+    }
+
     /// Cuts the output's elements `start..start + length` into runs inside rows, and calls `visit(row, column, run)`
     /// for each. `run` counts from `start`.
     #[inline]
@@ -150,8 +162,7 @@ impl Rows<'_> {
             self.left -= 1;
             self.offset += self.layout.strides[self.operand][self.layout.dims.len() - 2];
         } else {
-            let depth = self.layout.dims.len().checked_sub(2).map_or(1, |axis| self.layout.dims[axis]);
-            self.left = depth - 1 - row % depth;
+            self.left = self.layout.rows_of_block(row) - 1;
             self.offset = self.layout.offset(self.operand, row);
         }
         self.row = row;

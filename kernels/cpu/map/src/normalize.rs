@@ -318,12 +318,17 @@ mod tests {
     #[test]
     fn rows_near_the_greatest_numbers_are_finite() {
         let values = [1e38, -2e38, 3e38, 1e38];
-        for center in [true, false] {
-            let input = tensor(DType::F32, &[1, 4], |i| values[i]);
-            let op = Op::Normalize(Normalize { axis: 1, epsilon: 1e-5, center, epilogue: None });
-            let got: Vec<f32> = computed(op, std::slice::from_ref(&input), &[1, 4]);
-            let want = naive(input.elements().expect("f32"), 4, 1e-5, center);
-            assert!(got.iter().zip(&want).all(|(g, w)| (f64::from(*g) - w).abs() < 1e-6), "{got:?}, not {want:?}");
+        for (columns, center) in [4, 20, 300].into_iter().flat_map(|columns| [(columns, true), (columns, false)]) {
+            let input = tensor(DType::F32, &[1, columns], |i| values[i % 4]);
+            let scale = tensor(DType::F32, &[columns], |i| (i % 3) as f64);
+            let epilogue = Some(Expression::binary(Binary::Multiply));
+            let op = Op::Normalize(Normalize { axis: 1, epsilon: 1e-5, center, epilogue });
+            let got: Vec<f32> = computed(op, &[input.clone(), scale], &[1, columns]);
+            let want = naive(input.elements().expect("f32"), columns, 1e-5, center);
+            for (i, (got, want)) in got.iter().zip(want).enumerate() {
+                let want = want * (i % 3) as f64;
+                assert!((f64::from(*got) - want).abs() < 1e-5, "{columns}, {center} at {i}: {got}, not {want}");
+            }
         }
     }
 
@@ -337,6 +342,9 @@ mod tests {
             ([2, 5, 4, 4], 2, vec![5, 1, 1]),
             ([40, 2, 3, 8], 3, vec![8]),
             ([3, 4, 5, 6], 1, vec![4, 1, 1]),
+            ([5, 1, 1, 600], 3, vec![600]),
+            ([20, 1, 1, 33], 3, vec![33]),
+            ([2, 3, 20, 20], 2, vec![3, 1, 1]),
         ] {
             let input = tensor(DType::F32, &dims, |i| (i * i % 23) as f64);
             let scale = |i: usize| (i % 7) as f64 - 3.0;

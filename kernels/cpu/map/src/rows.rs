@@ -2,7 +2,7 @@
 //! a batch norm, a shift or a scale of channels, and their gradients. Each row takes one pass.
 
 use super::affine::{Term, changed};
-use super::layout::{Layout, Rows};
+use super::layout::Layout;
 use anabranch_cpu_base::elements::{elements, elements_mut};
 use anabranch_cpu_base::vector::{Isa, Loop, vectorised};
 use anabranch_cpu_base::{Call, CpuKernel};
@@ -135,42 +135,41 @@ impl CpuKernel for RowsKernel {
         let first = call.rows.start;
         let source = &elements::<f32>(call.inputs[0])[first * (self.row_elements - self.windows[0])..];
         let target: &mut [f32] = elements_mut(call.outputs[0]);
-        let term = |term| match term {
-            Term::Constant(value) => PerRow::Constant(value),
+        let Form { center, scale, bias, .. } = &self.form;
+        let terms = [center, scale, bias].map(|term| match term {
+            Term::Constant(value) => PerRow { values: std::slice::from_ref(value), base: 0, input: None },
             Term::Extra(extra) => {
-                let (input, values) = (extra + 1, elements(call.inputs[extra + 1]));
-                PerRow::Rows { values, base: self.windows[input] * first, rows: self.layout.rows(input) }
+                let input = extra + 1;
+                let base = self.windows[input] * first;
+                PerRow { values: elements(call.inputs[input]), base, input: Some(input) }
             }
-        };
+        });
         call.team.run_pieces(target, PIECE, &|index, out| {
             let done = index * PIECE;
-            let Form { center, scale, bias, .. } = self.form;
-            let terms = [center, scale, bias].map(term);
-            let source = &source[done..][..out.len()];
-            vectorised(Pass { kernel: self, source, terms, start: first * self.row_elements + done, out });
+            let (source, start) = (&source[done..][..out.len()], first * self.row_elements + done);
+            vectorised(Pass { kernel: self, source, terms: &terms, start, out });
         });
         Ok(())
     }
 }
 
 /// Operand with one number along each row.
-enum PerRow<'a> {
-    Constant(f32),
+struct PerRow<'a> {
     /// Values that begin at the operand's element `base`.
-    Rows {
-        values: &'a [f32],
-        base: usize,
-        rows: Rows<'a>,
-    },
+    values: &'a [f32],
+    base: usize,
+    /// The operand; a constant has none.
+    input: Option<usize>,
 }
 
 impl PerRow<'_> {
+    /// Returns the values from a row on, and their distance between the rows of a [block](Layout::block).
     #[inline(always)]
-    fn at(&mut self, row: usize) -> f32 {
-        match self {
-            Self::Constant(value) => *value,
-            Self::Rows { values, base, rows } => values[rows.offset(row) - *base],
-        }
+    fn block(&self, layout: &Layout, row: usize) -> (&[f32], usize) {
+        self.input.map_or((self.values, 0), |input| {
+            let (offset, stride) = layout.block(input, row);
+            (&self.values[offset - self.base..], stride)
+        })
     }
 }
 
@@ -178,7 +177,7 @@ impl PerRow<'_> {
 struct Pass<'a> {
     kernel: &'a RowsKernel,
     source: &'a [f32],
-    terms: [PerRow<'a>; 3],
+    terms: &'a [PerRow<'a>; 3],
     start: usize,
     out: &'a mut [f32],
 }
@@ -188,20 +187,28 @@ impl Loop for Pass<'_> {
 
     #[inline(always)]
     fn run<I: Isa>(self) {
-        let Self { kernel, source, terms: [mut center, mut scale, mut bias], start, out } = self;
-        let Form { divides, least, greatest, .. } = kernel.form;
+        let Self { kernel: RowsKernel { form, layout, .. }, source, terms, start, out } = self;
         let clamp = |x: f32| {
-            let raised = if x < least { least } else { x };
-            if raised > greatest { greatest } else { raised }
+            let raised = if x < form.least { form.least } else { x };
+            if raised > form.greatest { form.greatest } else { raised }
         };
-        kernel.layout.runs(start, out.len(), |row, _, run| {
-            let (center, scale, bias) = (center.at(row), scale.at(row), bias.at(row));
-            let row = out[run.clone()].iter_mut().zip(&source[run]);
-            match divides {
-                true => row.for_each(|(out, x)| *out = clamp((x - center) / scale + bias)),
-                false => row.for_each(|(out, x)| *out = clamp((x - center) * scale + bias)),
+        let width = layout.row();
+        let (mut row, mut column, mut done) = (start / width, start % width, 0);
+        while done < out.len() {
+            let rows = layout.rows_of_block(row);
+            let [(centers, c), (scales, s), (biases, b)] = terms.each_ref().map(|term| term.block(layout, row));
+            for at in 0..rows.min((column + out.len() - done).div_ceil(width)) {
+                let (center, scale, bias) = (centers[at * c], scales[at * s], biases[at * b]);
+                let run = done..out.len().min(done + width - column);
+                (done, column) = (run.end, 0);
+                let elements = out[run.clone()].iter_mut().zip(&source[run]);
+                match form.divides {
+                    true => elements.for_each(|(out, x)| *out = clamp((x - center) / scale + bias)),
+                    false => elements.for_each(|(out, x)| *out = clamp((x - center) * scale + bias)),
+                }
             }
-        });
+            row += rows;
+        }
     }
 }
 
