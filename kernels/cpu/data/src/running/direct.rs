@@ -170,11 +170,13 @@ impl<T: Element, const COUNT: usize, const MULTIPLY: bool> Loop for Joining<Few<
     fn run<I: Isa>(self) {
         let Few { kernel: RunningKernel { op, .. }, source, target } = self.0;
         let mut sums = [T::neutral(MULTIPLY, op.exclusive); COUNT];
-        let rows = source.as_chunks::<COUNT>().0.iter().zip(target.as_chunks_mut::<COUNT>().0);
-        let join = |(from, to): (&[T; COUNT], &mut [T; COUNT])| row::<T, MULTIPLY>(op.exclusive, from, &mut sums, to);
-        match op.reverse {
-            true => rows.rev().for_each(join),
-            false => rows.for_each(join),
+        let (source, target) = (source.as_chunks::<COUNT>().0, target.as_chunks_mut::<COUNT>().0);
+        for step in 0..target.len() {
+            let step = if op.reverse { target.len() - 1 - step } else { step };
+            // Copies, so that the compiler knows them apart from the target and makes vectors.
+            let (from, mut made) = (source[step], source[step]);
+            row::<T, MULTIPLY>(op.exclusive, &from, &mut sums, &mut made);
+            target[step] = made;
         }
     }
 }
