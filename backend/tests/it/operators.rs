@@ -118,6 +118,28 @@ fn a_size_of_a_rounded_scale_is_whole() {
     assert!(y.len() == 29 && close, "{y:?}");
 }
 
+/// The columns give the scale of both axes: no `f64`, and some coordinates are integers or halves.
+#[test]
+fn a_shared_scale_gives_exact_neighbours() {
+    let resize = |round: &str| {
+        node("Resize", &["x", "", "", "sizes"])
+            .with(AttributeProto::string("mode", "nearest"))
+            .with(AttributeProto::string("keep_aspect_ratio_policy", "not_larger"))
+            .with(AttributeProto::string("nearest_mode", round))
+    };
+    for (rows, [read, made]) in (3..40_i64).flat_map(|rows| [[5, 7], [14, 17], [7, 3]].map(|scale| (rows, scale))) {
+        for (round, added) in [("floor", 0), ("ceil", 2 * made - 1), ("round_prefer_floor", made - 1)] {
+            let above = |x: i64| (2 * x + 1) * read - made + added;
+            let near = |x: i64, size: i64| above(x).div_euclid(2 * made).clamp(0, size - 1);
+            let height = (2 * rows * made + read) / (2 * read);
+            let cells = (0..height).flat_map(|row| (0..made).map(move |column| (row, column)));
+            let want: Vec<f32> = cells.map(|(r, c)| (near(r, rows) * read + near(c, read)) as f32).collect();
+            let inputs = vec![counted("x", &[rows, read]), i("sizes", &[2], &[4 * rows, made])];
+            assert_eq!(floats(resize(round), inputs), want, "{round} of {rows} × {read}");
+        }
+    }
+}
+
 #[test]
 fn columns_of_no_channels_make_an_image_of_none() {
     let fold = node("Col2Im", &["x", "image", "block"]);

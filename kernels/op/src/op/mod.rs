@@ -13,6 +13,7 @@ mod family;
 mod kinds;
 mod literal;
 mod precision;
+mod resize;
 mod rows;
 #[doc(hidden)]
 pub mod shallow;
@@ -27,13 +28,13 @@ pub use cache::{Append, Attention, Length, Rotary};
 pub use expression::{Binary, Domain, Expression, ExpressionError, Register, Step, Unary};
 pub use family::Family;
 pub use kinds::{
-    ArgReduce, Concat, Conv, ConvTranspose, Coordinates, Fourier, Gather, IntegerConv, IntegerMatMul, Interpolation,
-    MatMul, NarrowFormat, NarrowMatMul, NearestRounding, Normalize, Pad, PadMode, Pool, PoolKind, Recurrent,
-    RecurrentKind, Reduce, ReduceKind, Resize, Rounding, Running, Scatter, ScatterKind, Slice, Softmax, TopK,
-    Transpose,
+    ArgReduce, Concat, Conv, ConvTranspose, Fourier, Gather, IntegerConv, IntegerMatMul, MatMul, NarrowFormat,
+    NarrowMatMul, Normalize, Pad, PadMode, Pool, PoolKind, Recurrent, RecurrentKind, Reduce, ReduceKind, Rounding,
+    Running, Scatter, ScatterKind, Slice, Softmax, TopK, Transpose,
 };
 pub use literal::Literal;
 pub use precision::Precision;
+pub use resize::{Coordinates, Interpolation, NearestRounding, Resize};
 pub use rows::RowPlan;
 pub use taps::{NEIGHBOURS, Taps, cubic_weights};
 pub use trees::{TreeAggregate, TreeNode, Trees};

@@ -11,8 +11,20 @@ pub(super) const TABLE: &[Entry] = &[("Resize", resize), ("Upsample", upsample)]
 /// Scale and output size along one axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct AxisScale {
-    scale: f64,
+    /// Numerator and denominator of the scale: sizes, or a given scale and 1.
+    quotient: [f64; 2],
     size: usize,
+}
+
+impl AxisScale {
+    fn scale(self) -> f64 {
+        self.quotient[0] / self.quotient[1]
+    }
+
+    /// Whether the kernel finds the exact scale of an axis of `dim` elements from the sizes or from a number.
+    fn is_exact(self, dim: usize) -> bool {
+        self.quotient[1] == 1.0 || self.quotient == [self.size, dim].map(|size| size as f64)
+    }
 }
 
 fn resize(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
@@ -21,7 +33,7 @@ fn resize(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, F
         return by_scales(operator, builder, scales(operator, builder, 1)?, true);
     }
     let axes = axes_in_order(operator.node.ints("axes")?, x.rank())?;
-    let mut targets: Vec<_> = x.dims().iter().map(|dim| AxisScale { scale: 1.0, size: *dim }).collect();
+    let mut targets: Vec<_> = x.dims().iter().map(|dim| AxisScale { quotient: [1.0; 2], size: *dim }).collect();
     for (axis, target) in axes.iter().zip(wanted(operator, builder, &axes)?) {
         targets[*axis] = target;
     }
@@ -98,7 +110,7 @@ fn by_scale(x: &View, axes: &[usize], scales: &[f64]) -> Result<Vec<AxisScale>, 
         if !(*scale > 0.0 && size < isize::MAX as f64) {
             return Err(Fault::invalid(format!("a scale of {scale} for {} elements", x.dims()[*axis])));
         }
-        Ok(AxisScale { scale: *scale, size: size as usize })
+        Ok(AxisScale { quotient: [*scale, 1.0], size: size as usize })
     };
     axes.iter().zip(scales).map(target).collect()
 }
@@ -107,19 +119,23 @@ fn by_size(operator: &Operator<'_>, x: &View, axes: &[usize], sizes: &[usize]) -
     if sizes.len() != axes.len() {
         return Err(Fault::invalid(format!("{} sizes for {} axes", sizes.len(), axes.len())));
     }
-    let ratio = |(axis, size): (&usize, &usize)| *size as f64 / x.dims()[*axis].max(1) as f64;
-    let ratios = || axes.iter().zip(sizes).map(ratio);
+    let quotient = |(axis, size): (&usize, &usize)| [*size as f64, x.dims()[*axis].max(1) as f64];
+    let is_less = |a: [f64; 2], b: [f64; 2]| a[0] / a[1] < b[0] / b[1];
+    let quotients = || axes.iter().zip(sizes).map(quotient);
     let common = match operator.string("keep_aspect_ratio_policy", "stretch")? {
         "stretch" => None,
-        "not_larger" => ratios().reduce(f64::min),
-        "not_smaller" => ratios().reduce(f64::max),
+        "not_larger" => quotients().reduce(|a, b| if is_less(b, a) { b } else { a }),
+        "not_smaller" => quotients().reduce(|a, b| if is_less(a, b) { b } else { a }),
         other => {
             return Err(Fault::attribute("keep_aspect_ratio_policy", other, "stretch, not_larger or not_smaller"));
         }
     };
     let target = |(axis, size): (&usize, &usize)| match common {
-        None => AxisScale { scale: ratio((axis, size)), size: *size },
-        Some(scale) => AxisScale { scale, size: (x.dims()[*axis] as f64 * scale).round() as usize },
+        None => AxisScale { quotient: quotient((axis, size)), size: *size },
+        // Divided last, so that a half is exact.
+        Some([made, read]) => {
+            AxisScale { quotient: [made, read], size: (x.dims()[*axis] as f64 * made / read).round() as usize }
+        }
     };
     Ok(axes.iter().zip(sizes).map(target).collect())
 }
@@ -144,7 +160,7 @@ fn coordinates(operator: &Operator<'_>, x: &View, targets: &[AxisScale]) -> Resu
     // Scales are rounded: the scale from 7 to 29 elements need not give 29 exactly.
     let is_whole = |(t, dim): (&AxisScale, &usize)| {
         let size = t.size as f64;
-        (size - *dim as f64 * t.scale).abs() <= 1e-6 * size
+        (size - *dim as f64 * t.scale()).abs() <= 1e-6 * size
     };
     let whole = targets.iter().zip(x.dims()).all(is_whole);
     match operator.string("coordinate_transformation_mode", "half_pixel")? {
@@ -190,40 +206,41 @@ fn by_weights(
     for (place, axis) in axes.iter().enumerate() {
         let region = region.as_ref().map(|region| [region[place], region[place + axes.len()]]);
         let (target, size) = (targets[*axis], x.dims()[*axis]);
-        if region.is_none() && target.size == size && target.scale == 1.0 {
+        if region.is_none() && target.size == size && target.scale() == 1.0 {
             continue;
         }
         if size == 0 {
             return Err(Fault::invalid(format!("axis {axis} has no element to resample")));
         }
         builder.reserve(target.size.saturating_mul(size_of::<Option<f64>>()))?;
-        let coordinates = (0..target.size).map(|index| coordinate(mode, index as f64, size as f64, target, region));
-        plans.push(AxisPlan { axis: *axis, coordinates: coordinates.collect(), scale: target.scale });
+        let coordinates = (0..target.size).map(|index| coordinate(mode, index, size, target, region));
+        plans.push(AxisPlan { axis: *axis, coordinates: coordinates.collect(), scale: target.scale() });
     }
     let constant = operator.float("extrapolation_value", 0.0)?.into();
     by_axes(builder, x, &plans, sampling, constant)
 }
 
 /// Returns the coordinate in the input, of `size` elements, for an output's index; `None` outside a cut-out region.
-fn coordinate(mode: &str, index: f64, size: f64, target: AxisScale, region: Option<[f64; 2]>) -> Option<f64> {
-    let made = target.scale * size;
-    let last = size - 1.0;
+/// Each coordinate is divided last, so that it is an integer or a half exactly if the coordinate of real numbers is.
+fn coordinate(mode: &str, index: usize, size: usize, target: AxisScale, region: Option<[f64; 2]>) -> Option<f64> {
+    let (x, last, [made, read]) = (index as f64, size as f64 - 1.0, target.quotient);
+    // The output's exact length, less 1, is `gaps / read`.
+    let gaps = made * size as f64 - read;
     if let Some([start, end]) = region {
-        let width = end - start;
-        let within = if made == 1.0 { width / 2.0 } else { index * width / (made - 1.0) };
-        let at = (within + start) * last;
+        let at = match gaps == 0.0 {
+            true => (start + end) * last / 2.0,
+            false => (start * gaps + x * (end - start) * read) * last / gaps,
+        };
         return (0.0..=last).contains(&at).then_some(at);
     }
+    let shared = |coordinates: Coordinates| coordinates.at(index, [size, target.size], target.quotient);
     Some(match mode {
-        "align_corners" if made == 1.0 => 0.0,
-        "align_corners" => index * last / (made - 1.0),
-        "asymmetric" => index / target.scale,
-        "pytorch_half_pixel" if made == 1.0 => 0.0,
-        "half_pixel_symmetric" => {
-            let offset = size / 2.0 * (1.0 - target.size as f64 / made);
-            offset + (index + 0.5) / target.scale - 0.5
-        }
-        _ => (index + 0.5) / target.scale - 0.5,
+        "align_corners" if gaps == 0.0 => 0.0,
+        "align_corners" => x * last * read / gaps,
+        "half_pixel_symmetric" => ((2.0 * x + 1.0 - target.size as f64) * read + last * made) / (2.0 * made),
+        "asymmetric" => shared(Coordinates::Asymmetric),
+        "pytorch_half_pixel" => shared(Coordinates::PytorchHalfPixel),
+        _ => shared(Coordinates::HalfPixel),
     })
 }
 
@@ -235,22 +252,21 @@ fn resampled(
     interpolation: Interpolation,
     coordinates: Coordinates,
 ) -> Result<View, Fault> {
-    let changed = |axis: &usize| targets[*axis].size != x.dims()[*axis] || targets[*axis].scale != 1.0;
+    let changed = |axis: &usize| targets[*axis].size != x.dims()[*axis] || targets[*axis].scale() != 1.0;
     let axes: Vec<_> = (0..x.rank()).filter(changed).collect();
     if let Some(axis) = axes.iter().find(|axis| x.dims()[**axis] == 0 && targets[**axis].size > 0) {
         return Err(Fault::invalid(format!("axis {axis} has no element to resample")));
     }
     if let Interpolation::Nearest(rounding) = interpolation
-        && is_wide(x.dtype())
+        && (is_wide(x.dtype()) || axes.iter().any(|axis| !targets[*axis].is_exact(x.dims()[*axis])))
     {
-        // The kernel computes in floats, so that integers that these do not hold are gathered instead.
+        // Elements are gathered if the kernel, which computes in floats, does not hold them or the scale.
         let mut plans = Vec::new();
         for axis in axes {
-            let AxisScale { scale, size } = targets[axis];
-            builder.reserve(size.saturating_mul(size_of::<Option<f64>>()))?;
-            let op = Resize { interpolation, coordinates, scales: [1.0, scale] };
-            let places = (0..size).map(|index| Some(op.coordinate(1, index, x.dims()[axis], size)));
-            plans.push(AxisPlan { axis, coordinates: places.collect(), scale });
+            let (target, dim) = (targets[axis], x.dims()[axis]);
+            builder.reserve(target.size.saturating_mul(size_of::<Option<f64>>()))?;
+            let places = (0..target.size).map(|at| Some(coordinates.at(at, [dim, target.size], target.quotient)));
+            plans.push(AxisPlan { axis, coordinates: places.collect(), scale: target.scale() });
         }
         return by_axes(builder, x, &plans, Sampling::Nearest(rounding), 0.0);
     }
@@ -266,7 +282,7 @@ fn resampled(
         let size = |axis: usize| targets[axis].size;
         let read = [outer_elements, rows.map_or(1, |row| x.dims()[row]), x.dims()[column]];
         let made = [outer_elements, rows.map_or(1, size), size(column)];
-        let scales = [rows.map_or(1.0, |row| targets[row].scale), targets[column].scale];
+        let scales = [rows.map_or(1.0, |row| targets[row].scale()), targets[column].scale()];
         let op = Op::Resize(Resize { interpolation, coordinates, scales });
         let output = TensorSpec::new(inner.dtype(), Shape::new(made)?);
         let resized = builder.emit_one(op, &[inner.reshaped(read)?], output)?;
@@ -276,4 +292,38 @@ fn resampled(
         result = builder.transposed(&resized.reshaped(dims)?, &back)?;
     }
     builder.cast(&result, x.dtype())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_give_exact_coordinates() {
+        for (size, made) in (1..24).flat_map(|size| (1..40).map(move |made| (size, made))) {
+            let target = AxisScale { quotient: [made as f64, size as f64], size: made };
+            for index in 0..made {
+                let [x, i, o] = [index, size, made].map(|number| number as i64);
+                let half = [(2 * x + 1) * i - o, 2 * o];
+                let corners = if o == 1 { [0, 1] } else { [x * (i - 1), o - 1] };
+                let part = |number: i64| number as f64;
+                for (mode, [above, below]) in [
+                    ("half_pixel", half),
+                    ("half_pixel_symmetric", half),
+                    ("pytorch_half_pixel", if o == 1 { [0, 1] } else { half }),
+                    ("align_corners", corners),
+                    ("asymmetric", [x * i, o]),
+                ] {
+                    let at = coordinate(mode, index, size, target, None);
+                    assert_eq!(at, Some(part(above) / part(below)), "{mode}: {index} of {size} to {made}");
+                }
+                // The whole image as a region, and its first half.
+                for (end, [above, below]) in [(1.0, corners), (0.5, [corners[0], 2 * corners[1]])] {
+                    let want = if o == 1 { end * part(i - 1) / 2.0 } else { part(above) / part(below) };
+                    let at = coordinate("tf_crop_and_resize", index, size, target, Some([0.0, end]));
+                    assert_eq!(at, Some(want), "{index} of {size} to {made}, up to {end}");
+                }
+            }
+        }
+    }
 }
