@@ -17,6 +17,7 @@ pub mod math;
 pub mod number;
 pub mod order;
 pub mod overlap;
+mod products;
 pub mod row_folds;
 pub mod sorted;
 pub mod strided;

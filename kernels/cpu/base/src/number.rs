@@ -1,8 +1,8 @@
 //! Number types of reductions: how each type folds elements, and joins the folds of parts.
 
 use super::lanes::{self, By, LANES, SUM, SquaresAround};
-use super::math;
 use super::vector::{Isa, Loop, vectorised};
+use super::{math, products};
 use anabranch_op::dtype::{DType, Element};
 use anabranch_op::op::ReduceKind;
 use bytemuck::Pod;
@@ -223,7 +223,7 @@ macro_rules! float_number {
                     ReduceKind::SumOfSquares => $squares(source, target),
                     ReduceKind::Max => $greatest(source, target),
                     ReduceKind::Min => $least(source, target),
-                    ReduceKind::Product => each(source, target, 1.0, |a, b| a * b, |a, b| a * b),
+                    ReduceKind::Product => products::each(source, target),
                     ReduceKind::SumOfMagnitudes => each(source, target, 0.0, |a, b: Self| a + b.abs(), plus),
                     ReduceKind::LogSumExp => row_by_row(source, target, |row| {
                         let most = Self::fold(ReduceKind::Max, row);

@@ -482,4 +482,38 @@ mod tests {
             }
         }
     }
+
+    /// The elements are spread around 1, so that their product is neither 0 nor infinite, and its roundings are biased.
+    #[test]
+    fn long_rows_are_close_to_exact() {
+        use ReduceKind::{LogSumExp, Mean, Product, Sum, SumOfMagnitudes, SumOfSquares};
+        let count = 960_120;
+        let half = 1.0 / f64::from(count as u32).sqrt();
+        let factor = |i: usize| 1.0 + half * (((i * 7919) % 10_007) as f64 / 5_003.0 - 1.0);
+        for dims in [vec![count], vec![count / 8, 8], vec![count / 100, 100]] {
+            let input = [tensor(DType::F32, &dims, factor)];
+            let rows = input[0].elements::<f32>().expect("f32");
+            let width = if dims.len() == 1 { 1 } else { dims[1] };
+            for kind in [Product, Sum, Mean, SumOfSquares, SumOfMagnitudes, LogSumExp] {
+                // Columns are multiplied in 32 bits.
+                if kind == Product && width > 1 {
+                    continue;
+                }
+                let op = Op::Reduce(Reduce { kind, axes: vec![0] });
+                let got = numbers(&run_all_ways(&node(op, &input, DType::F32, &dims[1..]), &input)[0]);
+                for (column, got) in got.into_iter().enumerate() {
+                    let values = rows[column..].iter().step_by(width).map(|x| f64::from(*x));
+                    let want = match kind {
+                        Product => values.product(),
+                        SumOfSquares => values.map(|x| x * x).sum(),
+                        LogSumExp => values.map(f64::exp).sum::<f64>().ln(),
+                        Mean => values.sum::<f64>() / (count / width) as f64,
+                        _ => values.sum::<f64>(),
+                    };
+                    let error = (got - want).abs() / want.abs();
+                    assert!(error < 1e-6, "{kind:?} of {dims:?}, column {column}: {got}, not {want}");
+                }
+            }
+        }
+    }
 }
