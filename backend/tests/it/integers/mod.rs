@@ -9,6 +9,7 @@ mod errors;
 mod kind;
 mod lines;
 mod made;
+mod volumes;
 use anabranch::import::from_bytes;
 use anabranch::import::proto::{DimensionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto};
 use anabranch::lower::{LowerOptions, Rewrites, lower};

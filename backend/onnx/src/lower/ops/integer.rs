@@ -5,6 +5,7 @@
 
 use super::conv::check_channels;
 use super::grid::{range_of, rounded_sums};
+use super::integer_volume::over_volume;
 use super::quantize::{along, rounded};
 use super::window::{Window, as_plane, output_dims, plane};
 use super::{Builder, Entry, Fault, Operator, View};
@@ -187,7 +188,7 @@ fn sums(builder: &mut Builder, lines: &View, axis: usize, zero: Option<&View>) -
     builder.map(Domain::I64, [&sums, zero], DType::I32, |[sum, zero]| sum - zero * depth as f64)
 }
 
-/// Returns the convolution of images, plus a number for each filter.
+/// Returns the convolution of images or volumes, plus a number for each filter.
 pub(super) fn convolved(
     operator: &Operator<'_>,
     builder: &mut Builder,
@@ -195,19 +196,34 @@ pub(super) fn convolved(
     weights: &Centred,
     bias: Option<&View>,
 ) -> Result<View, Fault> {
-    let (image, filters) = (as_plane(&x.numbers)?, as_plane(&weights.numbers)?);
     let kernel = weights.numbers.dims().get(2..).filter(|_| weights.numbers.rank() == x.numbers.rank());
     let kernel = kernel.ok_or_else(|| Fault::invalid(format!("weights of shape {}", weights.numbers.shape())))?;
-    let mut window = Window::read(operator, &x.numbers, Some(kernel))?;
-    window.resolve(plane(&x.numbers)?)?;
-    let [rows, columns] = window.output(plane(&x.numbers)?, false)?;
-    let group = operator.size("group", 1, 1)?;
-    let &[count, depth, high, wide] = filters.dims() else { return Err(Fault::missing(1)) };
-    let (images, channels) = (image.dims()[0], image.dims()[1]);
-    check_channels(channels, depth, count, group)?;
     if x.zero_point.as_ref().is_some_and(|zero| zero.elements() != 1) {
         return Err(Fault::unsupported("images with more than one zero point"));
     }
+    if x.numbers.rank() == 5 {
+        return over_volume(operator, builder, x, weights, bias);
+    }
+    let mut window = Window::read(operator, &x.numbers, Some(kernel))?;
+    window.resolve(plane(&x.numbers)?)?;
+    let sums = of_planes(builder, [x, weights], &window, operator.size("group", 1, 1)?, bias)?;
+    let [images, count, rows, columns] = std::array::from_fn(|axis| sums.dims()[axis]);
+    sums.reshaped(output_dims(&window, images, count, [rows, columns]))
+}
+
+/// Returns the convolution of images, plus a number for each filter, with rows and columns as separate axes.
+pub(super) fn of_planes(
+    builder: &mut Builder,
+    [x, weights]: [&Centred; 2],
+    window: &Window,
+    group: usize,
+    bias: Option<&View>,
+) -> Result<View, Fault> {
+    let (image, filters) = (as_plane(&x.numbers)?, as_plane(&weights.numbers)?);
+    let [rows, columns] = window.output(plane(&x.numbers)?, false)?;
+    let &[count, depth, high, wide] = filters.dims() else { return Err(Fault::missing(1)) };
+    let (images, channels) = (image.dims()[0], image.dims()[1]);
+    check_channels(channels, depth, count, group)?;
     let each = Shape::new([count])?;
     let of_filters = |builder: &mut Builder, view: &View| {
         let view = view.reshaped(if view.elements() == 1 { vec![] } else { vec![count] })?;
@@ -234,16 +250,24 @@ pub(super) fn convolved(
         None => (image, window.pads, 0),
         Some(zero) => match known_byte(builder, zero) {
             Some(border) => (image, window.pads, border),
-            None => (bordered(builder, &image, zero, &window)?, [0; 4], 0),
+            None => (
+                bordered(
+                    builder,
+                    &image,
+                    zero,
+                    &[(2, 0), (3, 1)].map(|(axis, at)| (axis, window.pads[at], window.pads[at + 2])),
+                )?,
+                [0; 4],
+                0,
+            ),
         },
     };
-    let Window { strides, dilations, .. } = window;
+    let Window { strides, dilations, .. } = *window;
     let op = IntegerConv { strides, pads, dilations, group, border, zero_points: zeros.is_some(), rounding: None };
     let mut inputs = vec![image, filters, summands];
     inputs.extend(zeros);
     let output = TensorSpec::new(DType::I32, Shape::new([images, count, rows, columns])?);
-    let result = builder.emit_one(Op::IntegerConv(op), &inputs, output)?;
-    result.reshaped(output_dims(&window, images, count, [rows, columns]))
+    builder.emit_one(Op::IntegerConv(op), &inputs, output)
 }
 
 /// Returns an 8-bit number, if it is known.
@@ -255,21 +279,31 @@ fn known_byte(builder: &Builder, number: &View) -> Option<i16> {
     }
 }
 
-/// Returns the images with the window's border, filled with a zero point that only a run knows.
-fn bordered(builder: &mut Builder, image: &View, zero: &View, window: &Window) -> Result<View, Fault> {
-    let [top, left, bottom, right] = window.pads;
-    let mut dims = image.dims().to_vec();
-    dims[2] = dims[2].saturating_add(top).saturating_add(bottom);
-    dims[3] = dims[3].saturating_add(left).saturating_add(right);
-    let before = [0, 0, top, left].map(|count| count as isize).to_vec();
+/// Returns the images with borders, filled with a zero point that may be known to a run alone. A border is an axis and
+/// the elements before and after it.
+pub(super) fn bordered(
+    builder: &mut Builder,
+    image: &View,
+    zero: &View,
+    borders: &[(usize, usize, usize)],
+) -> Result<View, Fault> {
+    let (mut dims, mut before) = (image.dims().to_vec(), vec![0; image.rank()]);
+    for (axis, first, last) in borders.iter().copied() {
+        dims[axis] = dims[axis].saturating_add(first).saturating_add(last);
+        before[axis] = first as isize;
+    }
     let wide = builder.padded(image, PadMode::ZERO, before.clone(), dims.clone())?;
     if dims == image.dims() {
         return Ok(wide);
     }
     // The border is where ones padded with zeros are zeros.
-    let ones =
-        builder.filled(TensorSpec::new(DType::U8, Shape::new([1, 1, image.dims()[2], image.dims()[3]])?), 1.0)?;
-    let inside = builder.padded(&ones, PadMode::ZERO, before, [&[1, 1], &dims[2..]].concat())?;
+    let along = |dims: &[usize]| {
+        let mut along = vec![1; dims.len()];
+        borders.iter().for_each(|(axis, ..)| along[*axis] = dims[*axis]);
+        along
+    };
+    let ones = builder.filled(TensorSpec::new(DType::U8, Shape::new(along(image.dims()))?), 1.0)?;
+    let inside = builder.padded(&ones, PadMode::ZERO, before, along(&dims))?;
     let zero = zero.reshaped(vec![])?;
     builder.map(Domain::I64, [&inside, &wide, &zero], image.dtype(), |[inside, x, zero]| inside.select(x, zero))
 }

@@ -28,6 +28,7 @@ mod gather;
 mod generate;
 mod grid;
 mod integer;
+mod integer_volume;
 mod late;
 mod layout;
 mod linear_attention;
