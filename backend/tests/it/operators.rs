@@ -141,6 +141,37 @@ fn a_shared_scale_gives_exact_neighbours() {
 }
 
 #[test]
+fn an_axis_without_elements_has_an_index_if_no_index_is_asked_for() {
+    for operator in ["ArgMax", "ArgMin"] {
+        let search = |dims: &[i64], axis, keep| {
+            let node = node(operator, &["x"]).with(AttributeProto::int("axis", axis));
+            answer(node.with(AttributeProto::int("keepdims", keep)), vec![f("x", dims, &[])])
+        };
+        for (dims, axis, kept, removed) in [
+            (vec![2, 0, 0], 1, vec![2, 1, 0], vec![2, 0]),
+            (vec![0, 3], 1, vec![0, 1], vec![0]),
+            (vec![0, 0], 0, vec![1, 0], vec![0]),
+        ] {
+            for (keep, want) in [(1, kept), (0, removed)] {
+                let index = search(&dims, axis, keep).expect("an empty index");
+                assert_eq!(index.spec().shape.dims(), want, "{operator} of {dims:?}");
+                assert!(index.elements::<i64>().is_some(), "{operator} of {dims:?}");
+            }
+        }
+        assert!(search(&[2, 0], 1, 1).is_err() && search(&[0], 0, 0).is_err(), "{operator}");
+    }
+}
+
+#[test]
+fn no_elements_are_marked_as_the_greatest() {
+    for (dims, axis) in [([2, 0], 1), ([0, 3], 0), ([0, 3], 1), ([0, 0], -1)] {
+        let hardmax = node("Hardmax", &["x"]).with(AttributeProto::int("axis", axis));
+        let hot = answer(hardmax, vec![f("x", &dims, &[])]).expect("an empty result");
+        assert_eq!(hot.spec().shape.dims(), dims.map(|dim| dim as usize));
+    }
+}
+
+#[test]
 fn columns_of_no_channels_make_an_image_of_none() {
     let fold = node("Col2Im", &["x", "image", "block"]);
     let wide = 1 << 20;

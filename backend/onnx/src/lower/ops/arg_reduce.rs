@@ -24,12 +24,15 @@ fn arg_reduce(operator: &Operator<'_>, builder: &mut Builder, greatest: bool) ->
 
 /// Returns the index along the op's axis, which stays with one element.
 pub(super) fn index_of(builder: &mut Builder, x: &View, op: ArgReduce) -> Result<View, Fault> {
-    if x.dims()[op.axis] == 0 {
-        return Err(Fault::invalid(format!("axis {} of shape {} has no element", op.axis, x.shape())));
-    }
     let mut dims = x.dims().to_vec();
     dims[op.axis] = 1;
     let output = TensorSpec::new(DType::I64, Shape::new(dims)?);
+    if x.dims()[op.axis] == 0 && output.shape.elements() == 0 {
+        return builder.filled(output, 0.0);
+    }
+    if x.dims()[op.axis] == 0 {
+        return Err(Fault::invalid(format!("axis {} of shape {} has no element", op.axis, x.shape())));
+    }
     builder.emit_one(Op::ArgReduce(op), from_ref(x), output)
 }
 
@@ -44,6 +47,9 @@ fn hardmax(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, 
         let (outer, inner) = x.dims().split_at(operator.axis(1, x.rank())?);
         (x.reshaped(vec![outer.iter().product(), inner.iter().product()])?, 1)
     };
+    if x.elements() == 0 {
+        return Ok(vec![x.clone()]);
+    }
     let index = index_of(builder, &rows, ArgReduce { axis, greatest: true, last: false })?;
     // Floats count as fast as they are written, as long as they hold every position.
     let counted = if rows.dims()[axis] < 1 << 24 { working(x.dtype()) } else { DType::I64 };
