@@ -4,7 +4,7 @@ use super::super::{Builder, Entry, Fault, Operator, View};
 use super::forest::{Forest, Test};
 use super::labels::Labels;
 use super::post::{Transform, paired};
-use super::{constant, floats_or_tensor, ints, numbers, require_length, rows, work_type};
+use super::{floats_or_tensor, ints, numbers, require_length, rows, work_type};
 use anabranch_kernels::DType;
 use anabranch_kernels::op::{ArgReduce, Binary, TreeAggregate};
 use std::collections::HashMap;
@@ -275,6 +275,8 @@ fn binary(
     }
 }
 
+/// Lowers a classifier of more classes: the label is the first class of the greatest score. The score of a class
+/// without votes is its base, or 0.
 fn multiple(
     builder: &mut Builder,
     x: &View,
@@ -283,21 +285,9 @@ fn multiple(
     transform: Transform,
 ) -> Result<(View, View), Fault> {
     let count = trees.weighted.len();
-    // A class without weight and base is never the best.
-    let never: Vec<f32> = match base.is_empty() {
-        true => trees.weighted.iter().map(|weighted| if *weighted { 0.0 } else { f32::NEG_INFINITY }).collect(),
-        false => Vec::new(),
-    };
     base.resize(afforded(builder, count)?, 0.0);
     let scores = trees.scores(builder, x, TreeAggregate::Sum, &base)?;
-    let label = if never.iter().any(|penalty| *penalty != 0.0) {
-        let never = constant(builder, &[count], &never)?;
-        let domain = super::super::domain_of(scores.dtype());
-        let possible = builder.map(domain, [&scores, &never], DType::F32, |[score, never]| score + never)?;
-        greatest(builder, &possible)?
-    } else {
-        greatest(builder, &scores)?
-    };
+    let label = greatest(builder, &scores)?;
     Ok((label, transform.of_scores(builder, &scores)?))
 }
 

@@ -286,3 +286,36 @@ fn an_infinite_feature_leaves_the_others_zero() {
         assert_eq!([found[0], found[2]], [0.0, 0.0], "{norm}");
     }
 }
+
+#[test]
+fn a_class_without_votes_has_a_score_of_zero() {
+    // One leaf, with a vote for each class that is listed.
+    let best = |votes: &[(i64, f32)]| {
+        let each = |value: i64| vec![value; votes.len()];
+        let ids: Vec<i64> = votes.iter().map(|(class, _)| *class).collect();
+        let weights: Vec<f32> = votes.iter().map(|(_, weight)| *weight).collect();
+        let attributes = vec![
+            AttributeProto::ints("nodes_treeids", &[0]),
+            AttributeProto::ints("nodes_nodeids", &[0]),
+            AttributeProto::ints("nodes_featureids", &[0]),
+            AttributeProto::ints("nodes_truenodeids", &[0]),
+            AttributeProto::ints("nodes_falsenodeids", &[0]),
+            AttributeProto::floats("nodes_values", &[0.0]),
+            AttributeProto::strings("nodes_modes", &["LEAF"]),
+            AttributeProto::ints("class_treeids", &each(0)),
+            AttributeProto::ints("class_nodeids", &each(0)),
+            AttributeProto::ints("class_ids", &ids),
+            AttributeProto::floats("class_weights", &weights),
+            AttributeProto::ints("classlabels_int64s", &[7, 8, 9]),
+        ];
+        let x = TensorProto::f32s("x", &[1, 1], &[1.0]);
+        let program = lowered(node("TreeEnsembleClassifier", attributes), x).expect("a sound node");
+        let label = program.constant(program.outputs[0].value).expect("constant").load().expect("in memory");
+        label.elements::<i64>().expect("labels")[0]
+    };
+    assert_eq!(best(&[(0, -0.18)]), 8);
+    assert_eq!(best(&[(0, -0.18), (2, 0.0)]), 8);
+    assert_eq!(best(&[(0, 0.0), (1, 0.0)]), 7);
+    assert_eq!(best(&[(2, 0.5)]), 9);
+    assert_eq!(best(&[(1, -0.5), (2, -0.25)]), 7);
+}
