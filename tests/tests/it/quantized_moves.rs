@@ -85,6 +85,11 @@ fn nodes() -> Vec<(NodeProto, Vec<TensorProto>)> {
         (NodeProto::of("Tile", &["x0", "times"], &["y"]), vec![ints("times", &[1, 2, 1, 3])]),
         (pool(&[0, 0, 0, 0]), vec![]),
         (pool(&[2, 1, 1, 1]), vec![]),
+        (pool(&[1, 1, 1, 1]).with(AttributeProto::ints("dilations", &[2, 3])), vec![]),
+        (
+            pool(&[0; 4]).with(AttributeProto::ints("strides", &[4, 4])).with(AttributeProto::int("ceil_mode", 1)),
+            vec![],
+        ),
     ]
 }
 
@@ -122,6 +127,30 @@ fn greatest_elements_of_grids_that_fall_are_the_least_integers() {
         let window = (0..6).map(|tap| x[(plane * high + y + tap / 2) * wide + at + tap % 2]);
         want.push(converted(window.min().expect("a window"), own, other));
     }
+    assert_eq!(made, want);
+}
+
+/// One of two joined parts has no elements: the whole is the other one.
+#[test]
+fn a_part_that_is_the_whole_is_converted_once() {
+    let scale = TensorProto::f32s("s", &[], &[0.5]);
+    let other = TensorProto::f32s("t", &[], &[0.25]);
+    let empty = TensorProto::raw("e.q", data_type::INT8, &[1, 0, 6, 10], vec![]);
+    let node = vec![
+        NodeProto::of("DequantizeLinear", &["x0", "s"], &["d"]),
+        NodeProto::of("DequantizeLinear", &["e.q", "s"], &["e"]),
+        NodeProto::of("Concat", &["d", "e"], &["c"]).with(AttributeProto::int("axis", 1)),
+        NodeProto::of("QuantizeLinear", &["c", "t", "z"], &["y"]),
+    ];
+    let zero = TensorProto::raw("z", data_type::INT8, &[], vec![0]);
+    let input = vec![ValueInfoProto::tensor("x0", data_type::INT8, DIMS.map(DimensionProto::known).to_vec())];
+    let output = vec![ValueInfoProto { name: "y".into(), r#type: None }];
+    let initializer = vec![scale, other, empty, zero];
+    let graph = GraphProto { node, initializer, input, output, ..GraphProto::default() };
+    let made = run(&ModelProto::of(graph, 19).to_bytes(), 1);
+    let identity = NodeProto::of("Identity", &["x0"], &["y"]);
+    let x = run(&model(&identity, &[OWN], None, &[]), 1);
+    let want: Vec<_> = x.iter().map(|number| converted(*number, (0.5, 0), (0.25, 0))).collect();
     assert_eq!(made, want);
 }
 

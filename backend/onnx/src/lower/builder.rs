@@ -38,6 +38,8 @@ pub(crate) struct Builder {
     narrow: Narrow,
     /// Whether convolutions of numbers on grids of 8-bit integers become convolutions of integers.
     pub(crate) integer_convolutions: bool,
+    /// Whether all outputs of the operator are read by QuantizeLinear alone.
+    pub(crate) is_quantised: bool,
     /// Ops of the present operator so far.
     ops: usize,
     /// Ops of all operators so far, without the first [`FREE_OPS`] of each.
@@ -57,6 +59,7 @@ impl Builder {
             first_node: 0,
             narrow,
             integer_convolutions: true,
+            is_quantised: false,
             ops: 0,
             ops_of_model: 0,
         }

@@ -155,6 +155,21 @@ fn needed_nodes(model: &Model) -> Vec<u32> {
     (0..).zip(needed).filter(|(_, needed)| *needed).map(|(index, _)| index).collect()
 }
 
+/// Returns, for each value of a model, whether only QuantizeLinear reads it.
+fn quantised_values(model: &Model) -> Vec<bool> {
+    let mut quantised = vec![false; model.values.len()];
+    let is_quantiser = |node: &Node| node.op_type == "QuantizeLinear";
+    for value in model.nodes.iter().filter(|node| is_quantiser(node)).filter_map(|node| node.input(0)) {
+        quantised[value.index()] = true;
+    }
+    for node in &model.nodes {
+        let own = is_quantiser(node).then(|| node.input(0)).flatten();
+        node.all_inputs().filter(|input| Some(*input) != own).for_each(|input| quantised[input.index()] = false);
+    }
+    model.outputs.iter().for_each(|output| quantised[output.value.index()] = false);
+    quantised
+}
+
 /// State of a value of the model.
 #[derive(Clone)]
 enum Slot {
@@ -171,6 +186,8 @@ struct Lowering<'a> {
     model: &'a Model,
     builder: Builder,
     slots: Vec<Slot>,
+    /// Values that are read by QuantizeLinear alone.
+    quantised: Vec<bool>,
     /// Nodes that can never be lowered.
     refusal: Refusal,
     /// Nodes that can be lowered in a later phase.
@@ -209,6 +226,7 @@ impl<'a> Lowering<'a> {
             model,
             builder,
             slots: vec![Slot::Empty; model.values.len()],
+            quantised: quantised_values(model),
             refusal: Refusal::default(),
             late: Refusal::default(),
             wanted: BTreeSet::new(),
@@ -264,6 +282,7 @@ impl<'a> Lowering<'a> {
             return Err(LowerError::interrupted());
         }
         let name = self.builder.begin(&node.name, &node.op_type, index);
+        self.builder.is_quantised = node.outputs.iter().flatten().all(|output| self.quantised[output.index()]);
         let inputs: Vec<_> = node.inputs.iter().map(|input| input.map(|value| self.slot(value))).collect();
         let mut lost = inputs.iter().any(|slot| matches!(slot, Some(Slot::Lost | Slot::Empty)));
         let (control, flexible) = (is_control(node), flexible::is_flexible(node));

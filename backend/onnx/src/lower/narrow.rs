@@ -15,6 +15,9 @@ use anabranch_kernels::op::{Binary, Domain, NarrowFormat, NarrowMatMul, Op};
 use anabranch_kernels::{DType, Shape, TensorSpec};
 use std::collections::BTreeMap;
 
+/// Maximum parts of a joined value that are put on a grid one by one.
+const MOST_PARTS: usize = 64;
+
 /// Narrow sources of widened values.
 #[derive(Debug, Default)]
 pub(crate) struct Narrow(BTreeMap<ValueId, Source>);
@@ -124,9 +127,11 @@ impl Builder {
         }
     }
 
-    /// Remembers that `joined` are these parts, joined along an axis, if all were widened from grids.
+    /// Remembers that `joined` are these few parts, joined along an axis, if all were widened from grids.
     pub(crate) fn remember_parts(&mut self, parts: &[View], axis: usize, joined: &View) {
-        if self.integer_convolutions && parts.len() > 1 && parts.iter().all(|part| self.grid_of(part).is_some()) {
+        // Without the parts that are empty, the whole may be one of them.
+        let new = (2..=MOST_PARTS).contains(&parts.len()) && parts.iter().all(|part| part.value != joined.value);
+        if self.integer_convolutions && new && parts.iter().all(|part| self.grid_of(part).is_some()) {
             self.narrow().0.insert(joined.value, Source::Parts(parts.to_vec(), axis));
         }
     }

@@ -17,7 +17,10 @@ use std::sync::atomic::{AtomicU8, Ordering};
 pub const LANES: usize = 16;
 
 /// Instructions that a loop may use. All functions are inlined always.
-pub trait Isa {
+///
+/// # Safety
+/// The processor has the instructions where a loop runs with them, and [`Self::WIDE`] is as documented.
+pub unsafe trait Isa {
     /// Vector of [`LANES`] numbers.
     type Vector: Copy;
 

@@ -239,7 +239,8 @@ impl NodeSpec {
         self.require(sound, "it makes 8-bit integers, with one zero point of their type")?;
         let within = rounding.is_none_or(|rounding| {
             let range = range(made);
-            range.contains(&rounding.least) && range.contains(&rounding.greatest)
+            let ordered = rounding.least <= rounding.greatest;
+            ordered && range.contains(&rounding.least) && range.contains(&rounding.greatest)
         });
         self.require(within, "it rounds to a range of its output's type")
     }

@@ -163,7 +163,7 @@ pub struct IntegerConv {
 }
 
 impl IntegerConv {
-    /// Maximum output channels of an input channel that is convolved directly: with more, writing its windows pays.
+    /// Maximum output channels of an input channel that is convolved by itself: more are rows of a product.
     #[doc(hidden)]
     pub const MOST_MAPS: usize = 4;
 }

@@ -5,35 +5,44 @@
 use super::quantize::widened;
 use super::{Builder, Fault, Lowering, Operator, View, numbers};
 use crate::lower::narrow::Grid;
+use anabranch_kernels::DType;
 
 /// Operators whose outputs' elements are some of their first input's.
 const MOVING: [&str; 9] =
     ["DepthToSpace", "Expand", "Gather", "MaxPool", "Slice", "SpaceToDepth", "Split", "Tile", "Transpose"];
 
-/// Lowers an operator, on integers if it moves numbers that were widened from them.
+/// Lowers an operator, on integers if it moves numbers that were widened from them and are quantised again.
 pub(in crate::lower) fn lowered(
     operator: &Operator<'_>,
     builder: &mut Builder,
     lowering: Lowering,
 ) -> Result<Vec<View>, Fault> {
-    let Some(grid) = moved_grid(operator, builder)? else { return lowering(operator, builder) };
-    let integers = lowering(&operator.with_first(grid.integers.clone()), builder)?;
+    let Some((wide, grid)) = moved_grid(operator, builder)? else { return lowering(operator, builder) };
     let parameters = (&grid.scale, grid.zero_point.as_ref());
-    integers.iter().map(|integers| widened(builder, integers, parameters)).collect()
+    let mut made = lowering(&operator.with_first(grid.integers.clone()), builder)?;
+    for moved in &mut made {
+        *moved = match moved.value == grid.integers.value {
+            // Nothing moved.
+            true => wide.reshaped(moved.dims())?,
+            false => widened(builder, moved, parameters)?,
+        };
+    }
+    Ok(made)
 }
 
-/// Returns the grid of the elements that an operator moves, if they vary.
-fn moved_grid(operator: &Operator<'_>, builder: &mut Builder) -> Result<Option<Grid>, Fault> {
+/// Returns the numbers that an operator moves, and their grid, if they vary.
+fn moved_grid(operator: &Operator<'_>, builder: &mut Builder) -> Result<Option<(View, Grid)>, Fault> {
     let node = operator.node;
     let moves = matches!(&*node.domain, "" | "ai.onnx") && MOVING.contains(&&*node.op_type);
     // On a GPU, bytes have fewer kernels than floats.
-    if !moves || !builder.integer_convolutions {
+    if !moves || !builder.is_quantised || !builder.integer_convolutions {
         return Ok(None);
     }
-    let Some(grid) = operator.optional(0).and_then(|x| builder.grid_of(x)) else { return Ok(None) };
-    let suits = grid.is_uniform() && !builder.is_constant(&grid.integers);
+    let Some(x) = operator.optional(0) else { return Ok(None) };
+    let Some(grid) = builder.grid_of(x) else { return Ok(None) };
+    let suits = grid.is_uniform() && grid.scale.dtype() != DType::F64 && !builder.is_constant(&grid.integers);
     let ordered = node.op_type != "MaxPool" || keeps_greatest(operator, builder, &grid)?;
-    Ok((suits && ordered).then_some(grid))
+    Ok((suits && ordered).then(|| (x.clone(), grid)))
 }
 
 /// Whether the greatest of numbers is that of the greatest integer, and each window has a number.
@@ -42,10 +51,10 @@ fn keeps_greatest(operator: &Operator<'_>, builder: &Builder, grid: &Grid) -> Re
     let plain = !operator.wants(1)
         && !operator.flag("ceil_mode", false)?
         && operator.node.ints("dilations")?.is_none_or(|all| all.iter().all(|dilation| *dilation == 1));
-    let (pads, kernel) =
-        (operator.node.ints("pads")?.unwrap_or(&[]), operator.node.ints("kernel_shape")?.unwrap_or(&[]));
+    let [pads, kernel] = ["pads", "kernel_shape"].map(|name| operator.node.ints(name));
+    let (pads, kernel) = (pads?.unwrap_or(&[]), kernel?.unwrap_or(&[]));
     let inside = pads.iter().zip(kernel.iter().cycle()).all(|(pad, size)| pad < size);
-    Ok(positive && plain && inside)
+    Ok(positive && plain && inside && grid.integers.elements() > 0)
 }
 
 /// Returns the scale of a grid that has one, if it is known.

@@ -23,9 +23,12 @@ pub(super) fn quantize(operator: &Operator<'_>, builder: &mut Builder) -> Result
         return Ok(vec![rounded]);
     }
     if let Some(integers) = same_grid(builder, operator, x, dtype)? {
+        let own = builder.operator().clone();
+        builder.join(&integers, &[own]);
         return Ok(vec![integers]);
     }
-    if let Some((parts, axis)) = builder.parts_of(x).filter(|_| scale.elements() == 1) {
+    let is_uniform = [Some(scale), operator.optional(2)].into_iter().flatten().all(|of| of.elements() == 1);
+    if let Some((parts, axis)) = builder.parts_of(x).filter(|_| is_uniform) {
         let mut integers = Vec::with_capacity(parts.len());
         for part in parts {
             integers.extend(quantize(&operator.with_first(part), builder)?);

@@ -58,7 +58,7 @@ impl FilterSizes {
                 let columns = row[step..].iter_mut().step_by(4 * self.column_quads());
                 columns.zip(numbers).for_each(|(to, number)| *to = number ^ mask);
             }
-            *sum = row.iter().map(|number| i32::from(*number as i8)).sum();
+            *sum = row.iter().fold(0, |sum: i32, number| sum.wrapping_add(i32::from(*number as i8)));
         }
     }
 }

@@ -11,7 +11,8 @@ macro_rules! portable_isa {
         pub(super) struct $name;
 
         $(#[$attribute])*
-        impl Isa for $name {
+        // SAFETY: all processors have the instructions; the registers are not wide.
+        unsafe impl Isa for $name {
             type Vector = [f32; LANES];
             type Quads = [[u8; 4]; LANES];
             type Sums = [[i16; 2]; LANES];

@@ -9,7 +9,8 @@ use std::arch::x86_64::*;
 /// AVX-512, and dot products of four bytes if `DOTS`: a vector is one register.
 pub(super) struct Avx512<const DOTS: bool>;
 
-impl<const DOTS: bool> Isa for Avx512<DOTS> {
+// SAFETY: `run_at` runs loops with it on processors with AVX-512 F, BW, DQ and VL alone.
+unsafe impl<const DOTS: bool> Isa for Avx512<DOTS> {
     type Vector = __m512;
     type Quads = __m512i;
     type Sums = __m512i;
@@ -225,7 +226,8 @@ fn first(count: usize) -> u16 {
 /// AVX2 with fused multiply-add and conversions of 16-bit floats: a vector is two registers.
 pub(super) struct Avx2;
 
-impl Isa for Avx2 {
+// SAFETY: `run_at` runs loops with it on processors with AVX2 alone; its registers are not wide.
+unsafe impl Isa for Avx2 {
     type Vector = [__m256; 2];
     type Quads = [__m256i; 2];
     type Sums = [__m256i; 2];

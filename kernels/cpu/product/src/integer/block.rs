@@ -26,7 +26,7 @@ pub(super) struct Panel<'a> {
     pub(super) width: usize,
 }
 
-/// Numbers of quads in a slice.
+/// Where runs of quads begin in a slice: one for each quad of a row.
 pub(super) struct Starts {
     all: Vec<usize>,
     greatest: usize,

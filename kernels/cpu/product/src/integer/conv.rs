@@ -31,6 +31,9 @@ const TILE_PRODUCTS: usize = 1 << 22;
 /// Maximum bytes of the quads that a tile reads, unless it is of a few panels: half of an L2 cache of 1 MiB.
 const TILE_BYTES: usize = 1 << 19;
 
+/// Maximum ratio of the bytes of a group's planes and those of its images.
+const MOST_RATIO: usize = 8;
+
 /// Maximum filters of a tile if there are few tiles.
 const TILE_FILTERS: usize = 8 * ROWS;
 
@@ -90,16 +93,20 @@ impl Kernel {
     ) -> Result<Self, KernelError> {
         let (batch, rows, columns) = (geometry.images * geometry.group, geometry.group_maps(), geometry.pixels());
         let sizes = FilterSizes { count: geometry.maps, channels: geometry.group_channels(), window: geometry.window };
-        // This bounds all sizes that are computed below, and it fits the address space.
+        // This bounds the sizes of a tile, and it fits the address space.
         Shape::new([batch, rows.max(columns.next_multiple_of(PANEL)), sizes.row_bytes()])?;
         let [signed, filters_signed] = [&node.inputs[0], &node.inputs[1]].map(|of| of.dtype == DType::I8);
         // The border is the bits of the number, for either type.
         let (offset, border) = (if signed { 128 } else { 0 }, op.border as u8);
-        let planes = Planes::new(geometry, geometry.output[0], [offset, border]);
+        let numbers = |channels: usize, plane: usize| channels.saturating_mul(plane);
+        let most = numbers(geometry.group_channels(), geometry.plane())
+            .saturating_add(numbers(rows, columns))
+            .saturating_mul(MOST_RATIO);
+        let planes = Planes::new(geometry, geometry.output[0], [offset, border], most);
         let position = planes.as_ref().map_or(sizes.row_bytes(), Planes::position_bytes);
         let least = if planes.is_some() { 4 * PANEL } else { PANEL };
         let most = (TILE_BYTES / position.max(1)).max(least);
-        let tile_columns = (TILE_PRODUCTS / (rows * sizes.depth()).max(1)).clamp(least, most) / PANEL * PANEL;
+        let tile_columns = (TILE_PRODUCTS / (rows * sizes.row_bytes()).max(1)).clamp(least, most) / PANEL * PANEL;
         let enough = (batch * columns).div_ceil(ENOUGH_TILES).next_multiple_of(PANEL).max(least);
         let tile_columns = tile_columns.min(enough);
         let few = batch * columns.div_ceil(tile_columns) < ENOUGH_TILES;
@@ -160,12 +167,15 @@ impl Kernel {
         let first = tile.matrix % self.geometry.group * self.geometry.group_maps() + tile.rows.start;
         let parameters = self.form.parameters(inputs);
         let channel = |row: usize| {
-            let excess = i32::from(self.offset).wrapping_mul(filters.sum(row));
+            // The layout of filters without numbers has no pieces that write their sums.
+            let sum = if self.sizes.depth() == 0 { 0 } else { filters.sum(row) };
+            let excess = i32::from(self.offset).wrapping_mul(sum);
             parameters.channel(row, i32::from(self.moved), excess)
         };
         let channels: Vec<_> = (first..first + tile.rows.len()).map(channel).collect();
-        let panel =
-            |part: &Part| Panel { bytes: bytemuck::cast_slice(&quads[part.first..]), starts, width: part.width };
+        // Without channels there are no quads.
+        let from = |part: &Part| bytemuck::cast_slice(quads.get(part.first..).unwrap_or(&[]));
+        let panel = |part: &Part| Panel { bytes: from(part), starts, width: part.width };
         let mut totals = Vec::new();
         if channels.iter().any(|channel| channel.zero != 0) {
             totals.resize(panels.parts.len(), [self.shift(); PANEL]);

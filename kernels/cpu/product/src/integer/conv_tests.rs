@@ -162,6 +162,15 @@ fn many_channels_of_large_and_small_images_are_exact() {
             let high = IntegerConv { pads: [15, 1, 15, 1], ..op };
             check(dots, &high, Sizes { size: [12, 9], window: [31, 3], ..sizes }, ([DType::I8, DType::U8], None), true);
         }
+        // Rows of outputs that are much shorter than rows of windows.
+        let thin = IntegerConv { pads: [0; 4], zero_points: true, ..op.clone() };
+        for (channels, maps) in [(1, 2), (1, 9), (4, 3)] {
+            let sizes = Sizes { size: [70, 41], group: 1, channels, maps, window: [3, 40], ..sizes };
+            check(dots, &thin, sizes, ([DType::I8, DType::U8], None), true);
+        }
+        // A plane whose rows several threads write.
+        let sizes_of_rows = Sizes { size: [130, 60], group: 1, channels: 3, maps: 2, window: [2, 3], ..sizes };
+        check(dots, &thin, sizes_of_rows, ([DType::U8, DType::I8], None), true);
         let single = IntegerConv { dilations: [usize::MAX / 2; 2], pads: [0; 4], ..bands.clone() };
         check(dots, &single, Sizes { window: [1, 1], size: [8, 8], ..sizes }, ([DType::U8, DType::I8], None), true);
         let sizes = Sizes { size: [56, 56], window: [3, 3], ..sizes };
@@ -174,6 +183,31 @@ fn many_channels_of_large_and_small_images_are_exact() {
             true,
         );
     }
+}
+
+#[test]
+fn convolutions_without_channels_are_their_summands() {
+    let op = IntegerConv { zero_points: true, ..PLAIN };
+    let sizes = Sizes { images: 1, size: [28, 28], group: 1, channels: 0, maps: 3, window: [1, 1] };
+    for (dots, constant) in Dots::available().into_iter().flat_map(|dots| [(dots, true), (dots, false)]) {
+        check(dots, &op, sizes, ([DType::I8, DType::U8], None), constant);
+        check(dots, &op, Sizes { window: [3, 2], ..sizes }, ([DType::U8, DType::I8], None), constant);
+    }
+}
+
+/// Borders that are much larger than image and weights need no memory but the output's.
+#[test]
+fn planes_are_no_larger_than_images_and_outputs() {
+    let op = IntegerConv { pads: [500; 4], ..PLAIN };
+    let sizes = Sizes { images: 1, size: [1, 1], group: 1, channels: 400, maps: 1, window: [1, 1] };
+    let node = node_of(&op, sizes, [DType::U8, DType::I8], None).expect("the window fits");
+    let kernel = prepare_node(&node, &[false, true]).expect("a sound node");
+    let bytes = node.inputs[0].bytes() + node.outputs[0].bytes();
+    assert!(kernel.scratch_bytes() <= 8 * bytes, "{} of {bytes}", kernel.scratch_bytes());
+    // Tables are made for no more than a file can hold.
+    let sizes = Sizes { size: [1 << 10; 2], channels: 1 << 20, window: [1 << 10; 2], ..sizes };
+    let node = node_of(&IntegerConv { pads: [0; 4], ..PLAIN }, sizes, [DType::U8, DType::I8], None).expect("it fits");
+    assert!(prepare_node(&node, &[]).is_ok());
 }
 
 #[test]

@@ -27,6 +27,9 @@ const TILE_PRODUCTS: usize = 1 << 16;
 /// Approximate quads that are written together.
 const TOGETHER: usize = 4096;
 
+/// Maximum bytes of the planes of a band.
+const MOST_BYTES: usize = 1 << 24;
+
 /// Maximum positions whose sums are computed together.
 const CHUNK: usize = 1024;
 
@@ -63,13 +66,13 @@ impl Kernel {
         let flips = [if signed[0] { 128 } else { 0 }, if signed[1] { 0 } else { 128 }];
         // The border is the bits of the number, for either type.
         let around = [flips[0], op.border as u8];
-        let quads = Planes::new(geometry, 1, around)?.group_quads();
+        let quads = Planes::new(geometry, 1, around, MOST_BYTES)?.group_quads();
         let band = (TOGETHER / quads.max(1)).max(LEAST_ROWS).min(geometry.output[0]).max(1);
-        let planes = Planes::new(geometry, band, around)?;
+        let planes = Planes::new(geometry, band, around, MOST_BYTES)?;
         let whole = band == geometry.output[0] && band * planes.pitch <= CHUNK;
         let channels = if whole { (TOGETHER / planes.group_quads().max(1)).max(1) } else { 1 };
         let (rows, columns) = (geometry.images * geometry.maps, geometry.pixels());
-        let tile_rows = (TILE_PRODUCTS / (columns * geometry.taps()).max(1)).max(1);
+        let tile_rows = (TILE_PRODUCTS / columns.saturating_mul(geometry.taps()).max(1)).max(1);
         let sizes = FilterSizes { count: geometry.maps, channels: 1, window: geometry.window };
         Some(Self {
             dots,

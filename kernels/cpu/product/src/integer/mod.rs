@@ -41,6 +41,9 @@ const TILE_ROWS: usize = 16 * ROWS;
 /// Maximum bytes of A that a thread copies for a tile, unless the rows of one block are more.
 const TILE_BYTES: usize = 1 << 20;
 
+/// Maximum depth for which the quads of a panel are listed ahead.
+const MOST_LISTED: usize = 1 << 18;
+
 /// Returns the rows of a tile of this depth: whole blocks.
 fn tile_rows(depth: usize) -> usize {
     (TILE_BYTES / depth.max(1)).clamp(ROWS, TILE_ROWS) / ROWS * ROWS
@@ -66,8 +69,8 @@ struct Kernel {
     /// Number that packing added to B's numbers.
     moved: i32,
     weights: PackedInput,
-    /// Quads of a panel.
-    starts: Starts,
+    /// Quads of a panel, unless they are listed in each run: many need as much memory as a row of A.
+    starts: Option<Starts>,
     form: Form,
     grid: Grid,
 }
@@ -108,7 +111,7 @@ impl Kernel {
             signed: a,
             moved,
             weights: PackedInput::new(1, layout, constants),
-            starts: Starts::dense(depth.div_ceil(4), PANEL),
+            starts: (depth <= MOST_LISTED).then(|| Starts::dense(depth.div_ceil(4), PANEL)),
             form: Form::new(node, op.zero_points, op.rounding),
             grid: Grid {
                 batch: batches.count(),
@@ -121,7 +124,13 @@ impl Kernel {
         })
     }
 
-    fn compute<T: Output>(&self, tile: &mut Tile<'_, T>, inputs: &[&[u8]], weights: PackedMatrices<'_>) {
+    fn compute<T: Output>(
+        &self,
+        tile: &mut Tile<'_, T>,
+        inputs: &[&[u8]],
+        weights: PackedMatrices<'_>,
+        starts: &Starts,
+    ) {
         let (left, right) = self.batches.operands(tile.matrix);
         let a = &inputs[0][left * self.rows * self.depth..][..self.rows * self.depth];
         let parameters = self.form.parameters(inputs).part(right * self.columns, self.columns);
@@ -150,7 +159,7 @@ impl Kernel {
             let mut block = [[0; PANEL]; ROWS];
             for first in columns.clone().step_by(PANEL) {
                 let panel = &b[first / PANEL * panel_bytes(self.depth)..][..panel_bytes(self.depth)];
-                let panel = Panel { bytes: panel, starts: &self.starts, width: PANEL };
+                let panel = Panel { bytes: panel, starts, width: PANEL };
                 let count = PANEL.min(columns.end - first);
                 let parameters = parameters.part(first, count);
                 // Whole panels are corrected: loops of a known length have no rest.
@@ -243,10 +252,14 @@ impl CpuKernel for Kernel {
     fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
         let weights = self.weights.matrices(call.inputs, elements_mut(call.scratch))?;
         let (c, inputs) = (&mut *call.outputs[0], call.inputs);
+        let listed = self.starts.is_none().then(|| Starts::dense(self.depth.div_ceil(4), PANEL));
+        let Some(starts) = self.starts.as_ref().or(listed.as_ref()) else { return Ok(()) };
         match self.form.is_rounded() {
-            true => call.team.run_tiles(c, self.grid, &|mut tile| self.compute::<u8>(&mut tile, inputs, weights)),
+            true => {
+                call.team.run_tiles(c, self.grid, &|mut tile| self.compute::<u8>(&mut tile, inputs, weights, starts))
+            }
             false => call.team.run_tiles(elements_mut(c), self.grid, &|mut tile| {
-                self.compute::<i32>(&mut tile, inputs, weights);
+                self.compute::<i32>(&mut tile, inputs, weights, starts);
             }),
         }
         Ok(())

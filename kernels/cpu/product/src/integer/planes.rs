@@ -29,8 +29,8 @@ const BAND_QUADS: usize = 1 << 12;
 /// Rows that are written together though they are many quads: all copy the rows of the window.
 pub(super) const LEAST_ROWS: usize = 4;
 
-/// Maximum ratio of the planes' bytes and those of the image and the output.
-const MOST_RATIO: usize = 32;
+/// Maximum quads of a filter: a table has an entry for each.
+const MOST_QUADS: usize = 1 << 16;
 
 /// Planes of the images, and where windows read them.
 pub(super) struct Planes {
@@ -84,19 +84,29 @@ impl Plane {
 }
 
 impl Planes {
-    /// Returns the planes for so many rows of the output. `None` if they would be much larger than the image and the
-    /// output, as windows with distant elements demand. Numbers of the images are flipped by `mask`; `border` is the
-    /// number around an image before that. O(depth of a window).
-    pub(super) fn new(geometry: Geometry, rows: usize, [mask, border]: [u8; 2]) -> Option<Self> {
+    /// Returns the planes for so many rows of the output. `None` if they would have more than `most` bytes, as windows
+    /// with distant elements demand, or if most positions are no outputs. Numbers of the images are flipped by `mask`;
+    /// `border` is the number around an image before that. O(depth of a window).
+    pub(super) fn new(geometry: Geometry, rows: usize, [mask, border]: [u8; 2], most: usize) -> Option<Self> {
         let Geometry { window: [high, wide], steps, output, .. } = geometry;
         let (channels, [down, right]) = (geometry.group_channels(), steps.strides);
         let below = |row: usize| row.saturating_mul(steps.dilations[0]);
         let beside = |column: usize| column.saturating_mul(steps.dilations[1]);
         let shared = channels.is_multiple_of(QUAD);
+        let is_single = rows == 1;
         let rows = rows.saturating_add(if shared { below(high - 1) / down } else { 0 });
         let pitch = output[1].saturating_add(beside(wide - 1) / right);
         let size = rows.saturating_mul(pitch);
         let quads = (high * channels).div_ceil(QUAD);
+        // At most as many: elements of the window whose distance is a multiple of the stride share planes.
+        let count = wide.min(right) * if shared { high.min(down) * channels / QUAD } else { quads };
+        // A thread's strips have at most as many rows as a plane, and those below it.
+        let strips = rows.saturating_add(below(high - 1)).saturating_mul(pitch);
+        let bytes = count.saturating_mul(size).saturating_add(strips).saturating_mul(QUAD);
+        let is_dense = is_single || pitch / 2 <= output[1];
+        if !is_dense || bytes > most || bytes == usize::MAX || wide * quads > MOST_QUADS {
+            return None;
+        }
         let (mut planes, mut starts, mut known) = (Vec::new(), Vec::with_capacity(wide * quads), HashMap::new());
         for (column, quad) in (0..wide).flat_map(|column| (0..quads).map(move |quad| (beside(column), quad))) {
             let row = if shared { below(quad * QUAD / channels) } else { 0 };
@@ -109,14 +119,9 @@ impl Planes {
                 planes.push(Plane::new(numbers, column % right, down));
                 planes.len() - 1
             });
-            let start = number.saturating_mul(size).saturating_add((row / down).saturating_mul(pitch));
-            starts.push(start.saturating_add(column / right));
+            starts.push(number * size + row / down * pitch + column / right);
         }
-        let most = (geometry.plane() + geometry.pixels()).saturating_mul(MOST_RATIO * channels);
-        // A thread's strips have at most as many rows as a plane, and those below it.
-        let strips = rows.saturating_add(below(high - 1)).saturating_mul(pitch);
-        let bytes = planes.len().saturating_mul(size).saturating_add(strips).saturating_mul(QUAD);
-        (bytes <= most).then(|| Self { geometry, planes, rows, pitch, starts: Starts::new(starts), mask, border })
+        Some(Self { geometry, planes, rows, pitch, starts: Starts::new(starts), mask, border })
     }
 
     /// Returns the quads of a plane.
@@ -136,35 +141,45 @@ impl Planes {
 
     /// Returns the quads of all images, and those after them that a panel may reach.
     pub(super) fn count(&self) -> usize {
-        self.geometry.images * self.geometry.group * self.group_quads() + PANEL
+        let groups = self.geometry.images.saturating_mul(self.geometry.group);
+        groups.saturating_mul(self.group_quads()).saturating_add(PANEL)
     }
 
     /// Returns the bytes of the strips for so many rows of a plane, and those after them that are read.
     pub(super) fn strip_bytes(&self, rows: usize) -> usize {
+        if self.geometry.is_pointwise() {
+            return 0;
+        }
         let lines = |plane: &Plane| plane.strips.len() * (rows + plane.below());
         self.planes.iter().map(lines).max().unwrap_or(0) * self.pitch + LANES
     }
 
-    /// Writes all quads of the images.
+    /// Writes all quads of the images. Threads share large planes by rows, and small ones whole.
     pub(super) fn write(&self, images: &[u8], team: &Team, quads: &mut [u32]) {
         let (planes, size) = (self.planes.len(), self.size());
-        let rows = self.geometry.images * self.geometry.group * planes;
-        let tile_rows = (TILE_QUADS / size.max(1)).max(1);
-        let grid = Grid { batch: 1, rows, columns: size, tile_rows, tile_columns: size };
-        let (quads, beyond) = quads.split_at_mut(rows * size);
+        let count = quads.len().saturating_sub(PANEL) / size.max(1);
+        let (quads, beyond) = quads.split_at_mut(count * size);
         beyond.fill(0);
-        let band = (BAND_QUADS / self.pitch.max(1)).max(LEAST_ROWS).min(self.rows);
+        let band = (BAND_QUADS / self.pitch.max(1)).max(LEAST_ROWS);
+        let by_rows = size > BAND_QUADS;
+        let grid = if by_rows {
+            Grid { batch: count, rows: self.rows, columns: self.pitch, tile_rows: band, tile_columns: self.pitch }
+        } else {
+            let tile_rows = (TILE_QUADS / size.max(1)).max(1);
+            Grid { batch: 1, rows: count, columns: size, tile_rows, tile_columns: size }
+        };
         team.run_tiles(quads, grid, &|mut tile| {
-            with_workspace(self.strip_bytes(band).div_ceil(QUAD), |workspace| {
+            let (first, rows) = match by_rows {
+                true => (tile.matrix, tile.rows.clone()),
+                false => (tile.rows.start, 0..self.rows),
+            };
+            with_workspace(self.strip_bytes(rows.len()).div_ceil(QUAD), |workspace| {
                 let strips: &mut [u8] = bytemuck::cast_slice_mut(workspace);
-                for (at, row) in tile.rows.clone().enumerate() {
-                    let (groups, numbers) = (row / planes..row / planes + 1, row % planes..row % planes + 1);
-                    for start in (0..self.rows).step_by(band.max(1)) {
-                        let (rows, groups, numbers) =
-                            (start..self.rows.min(start + band), groups.clone(), numbers.clone());
-                        let (strips, quads) = (&mut *strips, &mut tile.row(at)[start * self.pitch..]);
-                        vectorised(Write { planes: self, images, groups, numbers, rows, strips, quads });
-                    }
+                let length = rows.len() * self.pitch;
+                for (plane, quads) in (first..).zip(tile.whole_rows().chunks_exact_mut(length.max(1))) {
+                    let (groups, numbers) = (plane / planes..plane / planes + 1, plane % planes..plane % planes + 1);
+                    let (rows, strips) = (rows.clone(), &mut *strips);
+                    vectorised(Write { planes: self, images, groups, numbers, rows, strips, quads });
                 }
             });
         });

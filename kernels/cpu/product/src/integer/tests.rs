@@ -50,8 +50,8 @@ pub(super) fn any_rounding(u: &mut Unstructured<'_>) -> arbtest::arbitrary::Resu
 
 /// Returns the inputs of a rounding. Most scales and offsets are powers of two, so that halves are frequent.
 pub(super) fn grid(count: usize, rounded: Rounded) -> Vec<Tensor> {
-    const SCALES: [f64; 9] =
-        [1.0 / 64.0, 1.0 / 256.0, 3.0 / 4096.0, -1.0 / 512.0, 0.0, 1e300, 0.1, f64::NAN, f64::NEG_INFINITY];
+    const SCALES: [f64; 11] =
+        [1.0 / 64.0, 1.0 / 256.0, 3.0 / 4096.0, -1.0 / 512.0, 0.0, 1e300, 0.1, f64::NAN, f64::NEG_INFINITY, 1e20, -4e9];
     const OFFSETS: [f64; 8] = [0.0, 0.5, -17.25, 100.0, 0.0, -0.0, f64::INFINITY, 0.125];
     let Some((dtype, _)) = rounded else { return Vec::new() };
     let scale = |i: usize| SCALES[i * 7 % 32 % SCALES.len()];
