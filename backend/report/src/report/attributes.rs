@@ -89,6 +89,7 @@ fn own(spec: &NodeSpec) -> Vec<Attribute> {
                 PadMode::Constant(value) => value.to_string(),
                 PadMode::Reflect => "mirrored elements".into(),
                 PadMode::Edge => "the edge's element".into(),
+                PadMode::Wrap => "elements of the other end".into(),
             };
             vec![of("padded with", mode), list("before each axis", &op.before)]
         }

@@ -1,4 +1,4 @@
-//! Borders around tensors: constant, mirrored, or the edge repeated.
+//! Borders around tensors: constant, mirrored, wrapped, or the edge repeated.
 
 use super::space::split;
 use super::{Recipe, Shader, expression};
@@ -51,6 +51,7 @@ fn element(mode: PadMode, axes: &[Axis]) -> String {
         let _ = writeln!(text, "    let i{number} = i32(c{number}) - ({before});");
         let source = match mode {
             PadMode::Reflect => format!("reflected(i{number}, {size})"),
+            PadMode::Wrap => format!("wrapped(i{number}, {size})"),
             PadMode::Constant(_) | PadMode::Edge => format!("u32(clamp(i{number}, 0, {}))", size as isize - 1),
         };
         if let (PadMode::Constant(value), true) = (mode, before != 0 || size != padded) {
@@ -80,7 +81,7 @@ mod tests {
             (&[4, 1], &[3, 0], &[10, 1]),
         ];
         for (dims, before, padded) in cases {
-            for mode in [PadMode::Constant((-0.5).into()), PadMode::Reflect, PadMode::Edge] {
+            for mode in [PadMode::Constant((-0.5).into()), PadMode::Reflect, PadMode::Edge, PadMode::Wrap] {
                 let node = node(Op::Pad(Pad { mode, before: before.to_vec() }), &[dims], &[padded]);
                 check(&node, &inputs(&node, 61));
             }

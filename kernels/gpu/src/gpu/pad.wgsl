@@ -10,6 +10,11 @@ fn reflected(index: i32, size: i32) -> u32 {
     return u32(select(within, period - within, within >= size));
 }
 
+// Index of the axis for an index outside of it, as if the axis was repeated.
+fn wrapped(index: i32, size: i32) -> u32 {
+    return u32((index % size + size) % size);
+}
+
 @compute @workgroup_size(256)
 fn main(
     @builtin(workgroup_id) group: vec3<u32>,

@@ -451,6 +451,8 @@ pub enum PadMode {
     Reflect,
     /// Element at the edge.
     Edge,
+    /// Elements from the other end on, as if the tensor was repeated.
+    Wrap,
 }
 
 impl PadMode {

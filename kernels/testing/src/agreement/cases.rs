@@ -284,6 +284,7 @@ fn pad(random: &mut Random) -> NodeSpec {
         PadMode::Constant((-0.5).into()),
         PadMode::Reflect,
         PadMode::Edge,
+        PadMode::Wrap,
     ]);
     let most = |dim: usize| if mode == PadMode::Reflect { dim - 1 } else { 4 };
     let before: Vec<isize> = dims.iter().map(|dim| random.below(most(*dim) + 1) as isize).collect();

@@ -286,6 +286,7 @@ fn padded(op: &Pad, dims: &[usize], x: &dyn Fn(&[usize]) -> f64, at: &[usize]) -
             PadMode::Constant(value) if along < 0 || along > last => return Want::exact(value.as_f32().into()),
             PadMode::Constant(_) => along,
             PadMode::Edge => along.clamp(0, last),
+            PadMode::Wrap => along.rem_euclid(last + 1),
             PadMode::Reflect if along < 0 => -along,
             PadMode::Reflect if along > last => 2 * last - along,
             PadMode::Reflect => along,

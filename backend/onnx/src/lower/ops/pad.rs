@@ -16,13 +16,12 @@ fn pad(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Faul
     let dims = padded_dims(x, &border)?;
     let mode = match operator.string("mode", "constant")? {
         "constant" => return Ok(vec![filled(operator, builder, x, border, dims)?]),
-        "edge" => Some(PadMode::Edge),
-        "reflect" => Some(PadMode::Reflect),
-        "wrap" => None,
+        "edge" => PadMode::Edge,
+        "reflect" => PadMode::Reflect,
+        "wrap" => PadMode::Wrap,
         other => return Err(Fault::attribute("mode", other, "constant, edge, reflect or wrap")),
     };
     let (x, border) = cut(builder, x, &border)?;
-    let Some(mode) = mode else { return Ok(vec![wrapped(builder, &x, &border)?]) };
     check_source(&x, &border, mode)?;
     let before = border.iter().map(|(before, _)| *before).collect();
     Ok(vec![builder.padded(&x, mode, before, dims)?])
@@ -101,7 +100,7 @@ fn check_source(x: &View, border: &Border, mode: PadMode) -> Result<(), Fault> {
         let most = (*before).max(*after).max(0).unsigned_abs();
         let enough = match mode {
             PadMode::Constant(_) => true,
-            PadMode::Edge => most == 0 || *dim > 0,
+            PadMode::Edge | PadMode::Wrap => most == 0 || *dim > 0,
             PadMode::Reflect => most == 0 || most < *dim,
         };
         if !enough {
@@ -119,29 +118,4 @@ fn fill(operator: &Operator<'_>, builder: &Builder, x: &View) -> Result<Literal,
     operator.typed(2, x.dtype())?;
     let tensor = builder.tensor(value).ok_or_else(|| Fault::run_time(value.value, 2, "constant_value"))?;
     literal_of(&tensor).ok_or_else(|| Fault::invalid("its constant_value is not a number"))
-}
-
-/// Adds a border that continues with the other end, axis by axis.
-fn wrapped(builder: &mut Builder, x: &View, border: &Border) -> Result<View, Fault> {
-    let mut result = x.clone();
-    for (axis, (before, after)) in border.iter().enumerate() {
-        let (dim, lead, trail) = (result.dims()[axis], before.unsigned_abs(), after.unsigned_abs());
-        if lead == 0 && trail == 0 {
-            continue;
-        }
-        if dim == 0 {
-            return Err(Fault::invalid(format!(
-                "a border of {} elements cannot be made from an empty axis",
-                lead.max(trail)
-            )));
-        }
-        let whole = lead / dim + 1 + trail / dim;
-        Builder::require_few(whole, "repetitions of the wrapped elements")?;
-        let start = builder.part(&result, axis, dim - lead % dim, lead % dim)?;
-        let end = builder.part(&result, axis, 0, trail % dim)?;
-        let repeated = std::iter::repeat_n(result, whole);
-        let parts: Vec<_> = std::iter::once(start).chain(repeated).chain([end]).collect();
-        result = builder.concatenated(&parts, axis)?;
-    }
-    Ok(result)
 }
