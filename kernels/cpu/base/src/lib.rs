@@ -14,6 +14,7 @@ pub mod lanes;
 pub mod layout;
 pub mod look_up;
 pub mod math;
+mod mean;
 pub mod number;
 pub mod order;
 pub mod overlap;

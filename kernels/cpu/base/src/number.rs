@@ -2,7 +2,7 @@
 
 use super::lanes::{self, By, LANES, SUM, SquaresAround};
 use super::vector::{Isa, Loop, vectorised};
-use super::{math, products};
+use super::{math, mean, products};
 use anabranch_op::dtype::{DType, Element};
 use anabranch_op::op::ReduceKind;
 use bytemuck::Pod;
@@ -41,8 +41,11 @@ pub trait Number: Pod + Send + Sync {
     /// Joins two folds into one, if the kind [joins](Self::joins).
     fn join(kind: ReduceKind, a: Self, b: Self) -> Self;
 
+    /// Whether [`Self::fold_rows`] folds this kind. It folds all kinds that [join](Self::joins).
+    fn folds_rows(kind: ReduceKind) -> bool;
+
     /// Folds neighbouring columns, each into its element of `target`. Element `i` of the row at `start` is
-    /// `source[start + i]`, for each of `starts`. Only for kinds that [join](Self::joins).
+    /// `source[start + i]`, for each of `starts`.
     fn fold_rows(kind: ReduceKind, source: &[Self], starts: impl Iterator<Item = usize> + Clone, target: &mut [Self]);
 
     /// Returns the result for `folded`, the fold of `count` elements.
@@ -84,16 +87,6 @@ pub fn less<T: PartialOrd + Copy>(a: T, b: T) -> T {
 #[inline(always)]
 fn is_nan<T: PartialOrd>(value: &T) -> bool {
     value.partial_cmp(value).is_none()
-}
-
-/// Returns the mean, rounded towards zero; `None` of no elements.
-fn mean<T: Copy + Into<i128>>(elements: &[T]) -> Option<i128> {
-    let sum: i128 = elements.iter().map(|element| (*element).into()).sum();
-    // A division of 128 bits takes ten times as long.
-    match i64::try_from(sum) {
-        Ok(sum) => sum.checked_div(elements.len() as i64).map(i128::from),
-        Err(_) => sum.checked_div(elements.len() as i128),
-    }
 }
 
 /// Computes [`Number::fold_rows`] by `add`, from `empty`.
@@ -242,6 +235,11 @@ macro_rules! float_number {
             }
 
             #[inline]
+            fn folds_rows(_: ReduceKind) -> bool {
+                true
+            }
+
+            #[inline]
             fn join(kind: ReduceKind, a: Self, b: Self) -> Self {
                 match kind {
                     ReduceKind::Max => greater(a, b),
@@ -313,7 +311,7 @@ macro_rules! integer_number {
             fn fold_each(kind: ReduceKind, source: &[Self], target: &mut [Self]) {
                 match kind {
                     ReduceKind::Sum => each(source, target, 0, Self::wrapping_add, Self::wrapping_add),
-                    ReduceKind::Mean => row_by_row(source, target, |row| mean(row).unwrap_or(0) as Self),
+                    ReduceKind::Mean => mean::of_rows(source, target),
                     ReduceKind::Max => each(source, target, Self::MIN, Self::max, Self::max),
                     ReduceKind::Min => each(source, target, Self::MAX, Self::min, Self::min),
                     ReduceKind::Product => each(source, target, 1, Self::wrapping_mul, Self::wrapping_mul),
@@ -335,6 +333,11 @@ macro_rules! integer_number {
             }
 
             #[inline]
+            fn folds_rows(kind: ReduceKind) -> bool {
+                kind != ReduceKind::LogSumExp
+            }
+
+            #[inline]
             fn join(kind: ReduceKind, a: Self, b: Self) -> Self {
                 match kind {
                     ReduceKind::Max => a.max(b),
@@ -353,6 +356,7 @@ macro_rules! integer_number {
                 match kind {
                     ReduceKind::Max => rows(source, starts, target, Self::MIN, Self::max),
                     ReduceKind::Min => rows(source, starts, target, Self::MAX, Self::min),
+                    ReduceKind::Mean => mean::of_columns(source, starts, target),
                     ReduceKind::Product => rows(source, starts, target, 1, Self::wrapping_mul),
                     ReduceKind::SumOfSquares => {
                         rows(source, starts, target, 0, |a, b| Self::wrapping_add(a, b.wrapping_mul(b)))
