@@ -40,8 +40,8 @@ pub fn with_keys(dtype: DType, work: impl Keyed) {
     match dtype {
         DType::F32 => work.run(of_f32),
         DType::F64 => work.run(of_f64),
-        DType::F16 => work.run(|element: f16| of_f32(element.to_f32())),
-        DType::BF16 => work.run(|element: bf16| of_f32(element.to_f32())),
+        DType::F16 => work.run(of_f16),
+        DType::BF16 => work.run(|element: bf16| of_f32(f32::from_bits(u32::from(element.to_bits()) << 16))),
         DType::I64 => work.run(|element: i64| element as u64 ^ 1 << 63),
         DType::I32 => work.run(of_i32),
         DType::I16 => work.run(|element: i16| of_i32(element.into())),
@@ -100,6 +100,14 @@ fn of_f32(number: f32) -> u32 {
     // Negative zero plus zero is zero.
     let bits = if number.is_nan() { 0x7FC0_0000 } else { (number + 0.0).to_bits() };
     if bits >> 31 == 1 { !bits } else { bits | 1 << 31 }
+}
+
+/// Returns a key that compares with keys of this type only. It needs no conversion, which does not become vectors.
+#[inline(always)]
+fn of_f16(number: f16) -> u32 {
+    let bits = u32::from(number.to_bits()) << 16;
+    let magnitude = bits & 0x7FFF_FFFF;
+    of_f32(if magnitude > 0x7C00_0000 { f32::NAN } else { f32::from_bits(bits) })
 }
 
 #[inline(always)]

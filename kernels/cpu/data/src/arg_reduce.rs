@@ -2,7 +2,8 @@
 //!
 //! Elements are compared by their [keys](anabranch_cpu_base::order::with_keys). A line of consecutive elements is
 //! searched in blocks: the greatest key of a block is found by vectors, and only the best block is looked at again.
-//! Short lines, and lines side by side, are searched together, one index of the axis after the other.
+//! Short lines, and lines side by side, are searched together, one index of the axis after the other. If they are not
+//! side by side in the input, they are first copied so.
 
 use anabranch_cpu_base::elements::{elements, elements_mut};
 use anabranch_cpu_base::order::{self, Key, Keyed, with_keys};
@@ -115,14 +116,13 @@ impl<T: Pod, K: Key, F: Fn(T) -> K + Copy> Loop for Search<'_, T, K, F> {
         let Self(Lines { kernel: &ArgReduceKernel { ref op, count, inner, .. }, slices, first, width, target }, key, _) =
             self;
         let last = op.last;
-        if inner == 1 && count <= SHORT {
+        if inner < TOGETHER && count <= SHORT {
             // Elements that are apart do not become vectors.
             let mut rows = [T::zeroed(); SHORT * BLOCK];
-            let lines = elements::<T>(slices).chunks(BLOCK * count);
-            for (lines, target) in lines.zip(target.chunks_mut(BLOCK)) {
-                for (at, row) in rows.chunks_exact_mut(BLOCK).take(count).enumerate() {
-                    row.iter_mut().zip(lines[at..].iter().step_by(count)).for_each(|(to, element)| *to = *element);
-                }
+            let lines = BLOCK / inner * inner;
+            let slices = elements::<T>(slices).chunks(lines * count);
+            for (slices, target) in slices.zip(target.chunks_mut(lines)) {
+                side_by_side([count, inner], slices, &mut rows);
                 together(last, count, |at| &rows[at * BLOCK..], target, key);
             }
             return;
@@ -140,6 +140,27 @@ impl<T: Pod, K: Key, F: Fn(T) -> K + Copy> Loop for Search<'_, T, K, F> {
                 }
             }
         }
+    }
+}
+
+/// Copies the lines of a few slices so that each row has an index of all lines.
+fn side_by_side<T: Pod>([count, inner]: [usize; 2], slices: &[T], rows: &mut [T; SHORT * BLOCK]) {
+    match inner {
+        1 => spread::<T, 1>(count, slices, rows),
+        2 => spread::<T, 2>(count, slices, rows),
+        3 => spread::<T, 3>(count, slices, rows),
+        4 => spread::<T, 4>(count, slices, rows),
+        5 => spread::<T, 5>(count, slices, rows),
+        6 => spread::<T, 6>(count, slices, rows),
+        _ => spread::<T, { TOGETHER - 1 }>(count, slices, rows),
+    }
+}
+
+fn spread<T: Pod, const INNER: usize>(count: usize, slices: &[T], rows: &mut [T; SHORT * BLOCK]) {
+    let slices = slices.as_chunks::<INNER>().0;
+    for (at, row) in rows.chunks_exact_mut(BLOCK).take(count).enumerate() {
+        let elements = slices[at..].iter().step_by(count);
+        row.as_chunks_mut().0.iter_mut().zip(elements).for_each(|(to, elements)| *to = *elements);
     }
 }
 
@@ -314,14 +335,32 @@ mod tests {
     fn every_axis_length_and_type_is_searched() {
         let dtypes = [DType::F32, DType::F64, DType::F16, DType::I8, DType::U8, DType::I64, DType::U16];
         for outer in [1, 3, 200] {
-            for count in [1, 2, 7, 63, 64, 65, 200] {
-                for inner in [1, 2, 7, 8, 64, 100].into_iter().filter(|inner| outer * count * inner <= 100_000) {
+            for count in [1, 2, 7, 32, 33, 64, 65, 200] {
+                for inner in
+                    [1, 2, 3, 4, 5, 6, 7, 8, 64, 100].into_iter().filter(|inner| outer * count * inner <= 100_000)
+                {
                     check_searches([outer, count, inner], &dtypes);
                 }
             }
         }
         // A slice of long lines is cut into blocks of them.
         check_searches([1, 16_500, 65], &dtypes[..1]);
+    }
+
+    #[test]
+    fn the_first_nan_of_any_float_is_found() {
+        let values = [1.0, f64::INFINITY, -0.0, f64::NEG_INFINITY, 0.0, 65504.0, 6e-8, -6e-8];
+        for dtype in [DType::F16, DType::BF16, DType::F32, DType::F64] {
+            for (greatest, last, want) in [(true, false, 1), (true, true, 1), (false, false, 3), (false, true, 3)] {
+                let op = || Op::ArgReduce(ArgReduce { axis: 0, greatest, last });
+                assert_eq!(computed::<i64>(op(), &[tensor(dtype, &[8], |i| values[i])], &[1]), [want], "{dtype}");
+                let with_nan = tensor(dtype, &[100], |i| if i == 70 || i == 90 { f64::NAN } else { values[i % 8] });
+                assert_eq!(computed::<i64>(op(), &[with_nan], &[1]), [if last { 90 } else { 70 }], "{dtype}");
+            }
+            let zeros = tensor(dtype, &[4], |i| if i % 2 == 0 { 0.0 } else { -0.0 });
+            let op = Op::ArgReduce(ArgReduce { axis: 0, greatest: true, last: true });
+            assert_eq!(computed::<i64>(op, &[zeros], &[1]), [3], "{dtype}");
+        }
     }
 
     #[test]
