@@ -246,3 +246,57 @@ fn rows_are_quantised_where_the_model_allows_it() {
         assert_eq!(found, want.collect::<Vec<_>>(), "level {level}, {bits} bits, blocks of {block}");
     }
 }
+
+/// Returns what a node over `x` says that has these shapes of initializers, all filled with ones.
+fn refusal(op: &str, x: &[i64], shapes: &[&[i64]]) -> Option<String> {
+    let names: Vec<_> = (0..shapes.len()).map(|at| format!("p{at}")).collect();
+    let inputs: Vec<&str> = std::iter::once("x").chain(names.iter().map(String::as_str)).collect();
+    // Scales are inputs 1, 4 and 6; the others are integers.
+    let parameter = |(at, dims): (usize, &&[i64])| match at {
+        0 | 3 | 5 => TensorProto::f32s(&names[at], dims, &vec![1.0; dims.iter().product::<i64>() as usize]),
+        _ => TensorProto::raw(&names[at], data_type::UINT8, dims, vec![1; dims.iter().product::<i64>() as usize]),
+    };
+    let initializer = shapes.iter().enumerate().map(parameter).collect();
+    let dims = x.iter().map(|dim| DimensionProto::known(*dim)).collect();
+    let input = vec![ValueInfoProto::tensor("x", data_type::UINT8, dims)];
+    let output = vec![ValueInfoProto { name: "y".into(), r#type: None }];
+    let node = vec![NodeProto::of(op, &inputs, &["y"])];
+    let graph = GraphProto { node, initializer, input, output, ..GraphProto::default() };
+    let model = from_bytes(&ModelProto::of(graph, 21).to_bytes(), None).expect("sound");
+    lower(&model, &LowerOptions::default()).err().map(|error| error.to_string())
+}
+
+fn slices<'a>(all: &[&'a [i64]]) -> Vec<&'a [i64]> {
+    all.to_vec()
+}
+
+#[test]
+fn scales_that_do_not_fit_are_refused() {
+    let (one, none): (&[i64], &[i64]) = (&[], &[0]);
+    let conv = |x: &[i64], scale: &[i64], zero: &[i64]| {
+        refusal("QLinearConv", &[1, 1, 3], &[x, one, &[2, 1, 1], scale, zero, one, one])
+    };
+    for fits in slices(&[one, &[1], &[2]]) {
+        assert_eq!(conv(one, fits, one), None, "{fits:?}");
+    }
+    for scale in slices(&[&[3, 1, 1], &[1, 3], &[1, 1, 3], &[3], none]) {
+        let text = conv(one, scale, one).expect("refused");
+        assert!(text.contains("input 4 of shape"), "{scale:?}: {text}");
+    }
+    for scale in slices(&[&[2], &[2, 1, 1], none]) {
+        assert!(conv(scale, one, one).expect("refused").contains("input 1 of shape"), "{scale:?}");
+    }
+    for zero in slices(&[&[3], none, &[2, 1, 1, 1]]) {
+        assert!(conv(one, one, zero).expect("refused").contains("input 5 of shape"), "{zero:?}");
+    }
+    let product = |b: &[i64], zero: &[i64]| refusal("QLinearMatMul", &[2, 3], &[one, one, &[3, 4], b, zero, one, one]);
+    for fits in slices(&[one, &[4], &[1, 4]]) {
+        assert_eq!(product(fits, one), None, "{fits:?}");
+    }
+    for scale in slices(&[&[5, 1, 1], &[3], none]) {
+        assert!(product(scale, one).expect("refused").contains("input 4 of shape"), "{scale:?}");
+    }
+    for zero in slices(&[&[3], none]) {
+        assert!(product(one, zero).expect("refused").contains("input 5 of shape"), "{zero:?}");
+    }
+}

@@ -86,8 +86,8 @@ fn product(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, 
     let rows = sum.rank().saturating_sub(if operator.input(1)?.rank() == 1 { 1 } else { 2 });
     let dtype = operator.float_input(2)?.dtype();
     operator.typed(3, dtype)?;
-    let a = parameter(operator, 2, rows, sum.rank())?;
-    let b = parameter(operator, 3, sum.rank().saturating_sub(1), sum.rank())?;
+    let a = parameter(operator, 2, rows, &sum)?;
+    let b = parameter(operator, 3, sum.rank().saturating_sub(1), &sum)?;
     let scale = builder.map(Domain::F32, [&a, &b], DType::F32, |[a, b]| a * b)?;
     scale.shape().broadcast_strides(sum.shape())?;
     let made = builder.map(Domain::F32, [&sum, &scale], DType::F32, |[sum, scale]| sum * scale)?;

@@ -31,8 +31,8 @@ fn matmul(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, F
 
 fn quantized_matmul(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let product = product_of(operator, builder, [0, 2], [3, 5])?;
-    let a_scale = parameter(operator, 1, product.rank().saturating_sub(2), product.rank())?;
-    let b_scale = parameter(operator, 4, product.rank().saturating_sub(1), product.rank())?;
+    let a_scale = parameter(operator, 1, product.rank().saturating_sub(2), &product)?;
+    let b_scale = parameter(operator, 4, product.rank().saturating_sub(1), &product)?;
     Ok(vec![requantized(operator, builder, &product, [&a_scale, &b_scale], [6, 7])?])
 }
 
@@ -44,12 +44,7 @@ fn requantized(
     scales: [&View; 2],
     [scale, zero_point]: [usize; 2],
 ) -> Result<View, Fault> {
-    let made = parameter(operator, scale, 0, 1)?;
-    let zero = parameter(operator, zero_point, 0, 1)?;
-    if made.elements() != 1 || zero.elements() != 1 {
-        return Err(Fault::unsupported("an output with more than one scale"));
-    }
-    let (made, zero) = (made.reshaped(vec![])?, zero.reshaped(vec![])?);
+    let (made, zero) = (single(operator, scale)?, single(operator, zero_point)?);
     let scale = builder.map(Domain::F64, [scales[0], scales[1], &made], DType::F64, |[a, b, made]| a * b / made)?;
     if let Some(rounded) = rounded_sums(builder, sum, (&scale, None), &zero, range_of(zero.dtype())?)? {
         return Ok(rounded);
@@ -69,8 +64,17 @@ fn quantized_conv(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<
     let bias = operator.optional(8).map(|_| operator.typed(8, DType::I32)).transpose()?;
     let (x, weights) = (centred(operator, builder, [0, 2], 1)?, centred(operator, builder, [3, 5], 0)?);
     let sum = convolved(operator, builder, &x, &weights, bias)?;
-    let x_scale = parameter(operator, 1, 1, sum.rank())?;
-    let weight_scale = parameter(operator, 4, 1, sum.rank())?;
+    let x_scale = single(operator, 1)?;
+    let given = operator.input(4)?;
+    let weight_scale = match given.elements() {
+        1 => single(operator, 4)?,
+        count if given.rank() == 1 && sum.dims().get(1) == Some(&count) => along(given, 1, sum.rank())?,
+        _ => {
+            let text =
+                format!("input 4 of shape {} is neither one number nor one for each output channel", given.shape());
+            return Err(Fault::invalid(text));
+        }
+    };
     Ok(vec![requantized(operator, builder, &sum, [&x_scale, &weight_scale], [6, 7])?])
 }
 
@@ -78,14 +82,31 @@ pub(super) fn eight_bits<'a>(operator: &'a Operator<'_>, index: usize) -> Result
     operator.typed(index, DType::U8).or_else(|_| operator.typed(index, DType::I8))
 }
 
-/// Returns input `index`: one number, or one for each index along an axis of `rank`.
-pub(super) fn parameter(operator: &Operator<'_>, index: usize, axis: usize, rank: usize) -> Result<View, Fault> {
+/// Returns input `index`, one number.
+fn single(operator: &Operator<'_>, index: usize) -> Result<View, Fault> {
     let given = operator.input(index)?;
-    match given.rank() {
-        _ if given.elements() == 1 => given.reshaped(vec![]),
-        1 => along(given, axis, rank),
-        _ => Ok(given.clone()),
+    match given.elements() {
+        1 => Ok(given.reshaped(vec![])?),
+        _ => Err(Fault::invalid(format!("input {index} of shape {} is not one number", given.shape()))),
     }
+}
+
+/// Returns input `index`: one number, one for each index along an axis of `whole`, or numbers that broadcast to it.
+pub(super) fn parameter(operator: &Operator<'_>, index: usize, axis: usize, whole: &View) -> Result<View, Fault> {
+    let given = operator.input(index)?;
+    let fits = match given.rank() {
+        _ if given.elements() == 1 => return given.reshaped(vec![]),
+        1 => whole.dims().get(axis) == Some(&given.elements()),
+        _ => given.shape().broadcast_strides(whole.shape()).is_ok(),
+    };
+    if !fits {
+        let (given, whole) = (given.shape(), whole.shape());
+        let text = format!(
+            "input {index} of shape {given} is not one number, or one for each index along axis {axis} of {whole}"
+        );
+        return Err(Fault::invalid(text));
+    }
+    if given.rank() == 1 { along(given, axis, whole.rank()) } else { Ok(given.clone()) }
 }
 
 /// Returns input `index` and its zero point: input `zero_point`, one number or one for each index along an axis.
@@ -100,7 +121,7 @@ fn centred(
         return Ok(Centred { numbers, zero_point: None });
     }
     operator.typed(zero_point, numbers.dtype())?;
-    let given = parameter(operator, zero_point, axis, numbers.rank())?;
+    let given = parameter(operator, zero_point, axis, &numbers)?;
     Ok(Centred { numbers, zero_point: unless_zero(builder, given) })
 }
 
