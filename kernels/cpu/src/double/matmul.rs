@@ -1,9 +1,8 @@
-//! Matrix products of 64-bit floats: a few rows of A times a panel of B's columns at a time. Both are copied so that
-//! the elements of a term lie together.
+//! Matrix products of 64-bit floats: a few rows of A times a panel of B's columns at a time. The panel is copied so
+//! that its rows lie together.
 //!
 //! The sum over each [`DEPTH`] terms is computed separately, and these sums are added in order.
 
-use super::with_numbers;
 use anabranch_cpu_base::elements::{elements, elements_mut};
 use anabranch_cpu_base::team::{Grid, Tile};
 use anabranch_cpu_base::vector::{Isa, Loop, vectorised};
@@ -52,8 +51,6 @@ struct Product<'a, 't> {
     right: Matrix<'a>,
     depth: usize,
     tile: Tile<'t, f64>,
-    /// Memory for [`DEPTH`] terms of all columns.
-    panels: &'a mut [f64],
 }
 
 impl Loop for Product<'_, '_> {
@@ -67,22 +64,19 @@ impl Loop for Product<'_, '_> {
 }
 
 impl Product<'_, '_> {
-    /// Multiplies `HIGH` rows at once with panels of `WIDE` columns, one after the other.
+    /// Multiplies `HIGH` rows at once with a panel of `WIDE` columns.
     #[inline(always)]
     fn by_panels<I: Isa, const HIGH: usize, const WIDE: usize>(mut self) {
-        let panels = std::mem::take(&mut self.panels).as_chunks_mut::<WIDE>().0;
-        let mut left = [[0.0; HIGH]; DEPTH];
+        let mut panel = [[0.0; WIDE]; DEPTH];
         let (width, height) = (self.tile.columns.len(), self.tile.rows.len());
-        let columns = || (0..width).step_by(WIDE);
-        for start in (0..self.depth).step_by(DEPTH) {
-            let left = &mut left[..DEPTH.min(self.depth - start)];
-            for (column, panel) in columns().zip(panels.chunks_exact_mut(left.len())) {
-                self.copy_panel(start, self.tile.columns.start + column, WIDE.min(width - column), panel);
-            }
-            for row in (0..height).step_by(HIGH) {
-                self.copy_rows(self.tile.rows.start + row, start, left);
-                for (column, panel) in columns().zip(panels.chunks_exact(left.len())) {
-                    let (wide, sums) = (WIDE.min(width - column), sums::<I, HIGH, WIDE>(left, panel));
+        for column in (0..width).step_by(WIDE) {
+            let wide = WIDE.min(width - column);
+            for start in (0..self.depth).step_by(DEPTH) {
+                let panel = &mut panel[..DEPTH.min(self.depth - start)];
+                self.copy_panel(start, self.tile.columns.start + column, wide, panel);
+                for row in (0..height).step_by(HIGH) {
+                    let sums: [[f64; WIDE]; HIGH] =
+                        self.sums::<I, HIGH, WIDE>(self.tile.rows.start + row, start, panel);
                     for (row, sums) in (row..height.min(row + HIGH)).zip(&sums) {
                         let out = &mut self.tile.row(row)[column..column + wide];
                         match start {
@@ -111,33 +105,32 @@ impl Product<'_, '_> {
         }
     }
 
-    /// Copies rows of the left matrix, from this row and column on. Rows beyond the tile's last one repeat it.
+    /// Returns the products of rows of the left matrix from `row` on with the panel, whose first row is `start`. Rows
+    /// beyond the last one repeat it.
     #[inline(always)]
-    fn copy_rows<const HIGH: usize>(&self, row: usize, column: usize, terms: &mut [[f64; HIGH]]) {
+    fn sums<I: Isa, const HIGH: usize, const WIDE: usize>(
+        &self,
+        row: usize,
+        start: usize,
+        panel: &[[f64; WIDE]],
+    ) -> [[f64; WIDE]; HIGH] {
         let Matrix { elements, strides: [down, along] } = self.left;
         let last = self.tile.rows.end - 1;
-        for place in 0..HIGH {
-            let from = elements[last.min(row + place) * down + column * along..].iter().step_by(along);
-            terms.iter_mut().zip(from).for_each(|(term, x)| term[place] = *x);
-        }
-    }
-}
-
-/// Returns the products of rows with a panel.
-#[inline(always)]
-fn sums<I: Isa, const HIGH: usize, const WIDE: usize>(
-    rows: &[[f64; HIGH]],
-    panel: &[[f64; WIDE]],
-) -> [[f64; WIDE]; HIGH] {
-    let mut sums = [[0.0; WIDE]; HIGH];
-    for (term, line) in rows.iter().zip(panel) {
-        for i in 0..HIGH {
-            for j in 0..WIDE {
-                sums[i][j] = I::fused_f64(term[i], line[j], sums[i][j]);
+        // Slices of one length need one check of an index for all rows.
+        let length = (panel.len() - 1) * along + 1;
+        let rows: [&[f64]; HIGH] =
+            std::array::from_fn(|place| &elements[last.min(row + place) * down + start * along..][..length]);
+        let mut sums = [[0.0; WIDE]; HIGH];
+        for (term, line) in panel.iter().enumerate() {
+            for i in 0..HIGH {
+                let x = rows[i][term * along];
+                for j in 0..WIDE {
+                    sums[i][j] = I::fused_f64(x, line[j], sums[i][j]);
+                }
             }
         }
+        sums
     }
-    sums
 }
 
 impl CpuKernel for Kernel {
@@ -157,8 +150,7 @@ impl CpuKernel for Kernel {
             let (left, right) = self.batches.operands(tile.matrix);
             let left = Matrix::of(a, left, [m, k], self.op.transpose_a);
             let right = Matrix::of(b, right, [k, n], self.op.transpose_b);
-            // Every width of a panel divides the tile's.
-            with_numbers(TILE[1] * DEPTH.min(k), |panels| vectorised(Product { left, right, depth: k, tile, panels }));
+            vectorised(Product { left, right, depth: k, tile });
         });
         Ok(())
     }

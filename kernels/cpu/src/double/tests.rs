@@ -113,29 +113,6 @@ fn products() {
     .budget_ms(600);
 }
 
-/// Products of whole numbers, which are exact, of sizes around those of panels and tiles.
-#[test]
-fn products_of_every_number_of_tiles() {
-    let (left, right) = (|at: usize| (at * 7 % 23) as f64 - 11.0, |at: usize| (at * 5 % 19) as f64 - 9.0);
-    for (m, k) in [(1, 256), (4, 1), (7, 2), (8, 257), (9, 3), (63, 5), (65, 2)] {
-        for n in [1, 7, 8, 15, 16, 17, 255, 256, 257] {
-            for [transpose_a, transpose_b] in [[false, false], [true, false], [false, true]] {
-                let dims = |rows, columns, turned| if turned { [columns, rows] } else { [rows, columns] };
-                let (a, b): (Vec<f64>, Vec<f64>) = ((0..m * k).map(left).collect(), (0..k * n).map(right).collect());
-                let inputs = [tensor(&dims(m, k, transpose_a), &a), tensor(&dims(k, n, transpose_b), &b)];
-                let op = Op::MatMul(MatMul { transpose_a, transpose_b, epilogue: None, ..MatMul::default() });
-                for (at, found) in computed(op, &inputs, &[m, n]).into_iter().enumerate() {
-                    let (row, column) = (at / n, at % n);
-                    let of_a = |p: usize| a[if transpose_a { p * m + row } else { row * k + p }];
-                    let of_b = |p: usize| b[if transpose_b { column * k + p } else { p * n + column }];
-                    let want: f64 = (0..k).map(|p| of_a(p) * of_b(p)).sum();
-                    assert_eq!(found, want, "{m}×{k}×{n} at {at}");
-                }
-            }
-        }
-    }
-}
-
 /// Random image, window and parameters of a convolution: sizes of the image and the window, strides, pads, dilations.
 type Window = [[usize; 2]; 4];
 
