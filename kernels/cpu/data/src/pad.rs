@@ -100,7 +100,8 @@ impl PadKernel {
                 let count = (row - at % row).min(target.len());
                 let (part, rest) = target.split_at_mut(count);
                 match self.row(at / row) {
-                    Some(from) => self.copy(&source[from..], at % row, part, value),
+                    // Behind an axis without elements there is nothing.
+                    Some(from) => self.copy(source.get(from..).unwrap_or_default(), at % row, part, value),
                     None => part.fill(value),
                 }
                 (at, target) = (at + count, rest);
@@ -191,6 +192,7 @@ mod tests {
         assert_eq!(padded(PadMode::Wrap, &[3], &[2], &[6]), [2.0, 1.0, 2.0, 1.0, 2.0, 1.0]);
         assert_eq!(padded(PadMode::ZERO, &[-1], &[3], &[2]), [2.0, 3.0]);
         assert_eq!(padded(PadMode::ZERO, &[1, 0], &[1, 2], &[2, 3]), [0.0, 0.0, 0.0, 1.0, 2.0, 0.0]);
+        assert_eq!(padded(PadMode::ZERO, &[0, 1], &[2, 0], &[2, 2]), [0.0; 4]);
     }
 
     #[test]

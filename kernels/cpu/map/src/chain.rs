@@ -95,7 +95,8 @@ impl Chain {
     /// Returns the chain followed by a function of one operand, if the function fits.
     pub(crate) fn then_unary(self, function: Unary) -> Option<Self> {
         match function {
-            Unary::Relu if self.stage == Stage::Quotient => None,
+            // A quotient that is one number becomes another by the rounded reciprocal.
+            Unary::Relu | Unary::Abs if self.stage == Stage::Quotient => None,
             Unary::Relu => self.at_least(0.0),
             Unary::Abs => self.then_middle(Middle::Abs, Stage::Factor),
             Unary::Exp => self.then_middle(Middle::Exp, Stage::Factor),
@@ -245,6 +246,7 @@ mod tests {
         let seventh = Chain::EMPTY.then_constant(Binary::Divide, 7.0).expect("fits");
         assert!(seventh.then_unary(Unary::Erf).is_some());
         assert_eq!(seventh.then_unary(Unary::Relu), None);
+        assert_eq!(seventh.then_unary(Unary::Abs), None);
         assert_eq!(seventh.then_constant(Binary::Add, 1.0), None);
         assert_eq!(seventh.then_join(Binary::Multiply), None);
         assert_eq!(seventh.after_constant(Binary::Subtract, 1.0), None);

@@ -4,20 +4,23 @@
 use super::{Conv, NodeSpec};
 use crate::tensor::TensorSpec;
 
-/// Maximum channels of a convolution with one group, …
+/// Maximum channels of a convolution with one group.
 const MOST_CHANNELS: usize = 4;
 
-/// … channels and output channels of a small one, whose windows take as long to write as to multiply, …
+/// Maximum channels and output channels of a small convolution, whose windows take as long to write as to multiply.
 const MOST_SMALL: usize = 32;
 
-/// … channels of each of several groups, …
+/// Maximum numbers of the rows that a row of outputs of a small convolution reads.
+const MOST_READ: usize = 1 << 16;
+
+/// Maximum channels of each of several groups.
 const MOST_GROUPED: usize = 8;
 
-/// … and channels of groups whose output channels fill vectors, …
+/// Maximum channels of groups whose output channels fill vectors.
 const MOST_ACROSS_MAPS: usize = 32;
 
-/// … for rows of this many outputs: they mostly fill blocks, and the core's own caches hold them with a tile's other
-/// rows.
+/// Numbers of outputs of a row for which these lie across: they mostly fill blocks, and the core's own caches hold them
+/// with a tile's other rows.
 const WIDE_ACROSS_MAPS: std::ops::RangeInclusive<usize> = 4..=256;
 
 /// Output channels of a panel of weights.
@@ -44,8 +47,7 @@ impl Conv {
     /// Returns the elements along a vector if this convolution is shallow and its windows are close to each other. It
     /// is shallow if it has few channels (the first of a network, or many groups), or few channels and few output
     /// channels. It is also shallow if it has one group of few output channels (the last of a network that makes
-    /// images). Vectors hold the output channels of a
-    /// group if these fill them. Otherwise they hold outputs, whose rows must mostly fill vectors; if there are several
+    /// images). Vectors hold the output channels of a group if these fill them. Otherwise they hold outputs, whose rows must mostly fill vectors; if there are several
     /// output channels, these must mostly fill panels.
     #[doc(hidden)]
     pub fn shallow(&self, node: &NodeSpec) -> Option<Across> {
@@ -63,9 +65,11 @@ impl Conv {
         if groups && across_maps && filled(maps, LANES, 7) {
             return Some(Across::Maps);
         }
+        let line = wide.saturating_mul(self.strides[1]).saturating_add(columns.saturating_mul(self.dilations[1]));
+        let read = line.saturating_add(2 * LANES).saturating_mul(rows.saturating_mul(channels));
         let most = match groups {
             true => MOST_GROUPED,
-            false if maps <= MOST_SMALL => MOST_SMALL,
+            false if maps <= MOST_SMALL && read <= MOST_READ => MOST_SMALL,
             false => MOST_CHANNELS,
         };
         let is_first = channels <= most && filled(maps, PANEL, 6);
@@ -101,6 +105,8 @@ mod tests {
             ([64, 64, 4], [3, 1], 257, None),
             ([32, 32, 1], [3, 1], 28, Some(Across::Pixels)),
             ([33, 32, 1], [3, 1], 28, None),
+            ([32, 32, 1], [3, 1], 1024, None),
+            ([4, 16, 1], [3, 1], 1024, Some(Across::Pixels)),
             ([5, 40, 1], [3, 1], 48, None),
             ([3, 9, 1], [3, 1], 48, None),
             ([64, 16, 1], [1, 1], 48, None),

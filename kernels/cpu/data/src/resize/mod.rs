@@ -216,7 +216,9 @@ impl Lines<'_> {
         }
         let first = neighbours.iter().copied().min().unwrap_or(0);
         let last = rows[rows.len() - 1].indices.iter().take(rows[rows.len() - 1].count).copied().max();
-        let end = last.map_or(high, |last| last + 1).min(first + self.memory.len() / wide);
+        // A last row at a whole coordinate has one neighbour, which earlier rows reach beyond.
+        let own = neighbours.iter().copied().max();
+        let end = last.max(own).map_or(high, |last| last + 1).min(first + self.memory.len() / wide);
         let (lines, out) = (&self.plane[first * width..end * width], &mut self.memory[..(end - first) * wide]);
         self.kernel.columns.stack::<I>(lines, self.parts, out);
         self.stack = first..end;
@@ -349,6 +351,9 @@ mod tests {
             [9, 30, 18, 15],
             [6, 600, 3, 300],
             [33, 18, 11, 6],
+            // Pieces of rows whose columns are at whole coordinates.
+            [32, 768, 96, 256],
+            [40, 400, 80, 200],
         ] {
             for interpolation in [nearest, Interpolation::Linear, cubic] {
                 for coordinates in [HalfPixel, Asymmetric, AlignCorners] {
