@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -182,7 +183,7 @@ def _array(name: str, value: Any, declared: str | None) -> np.ndarray[Any, Any]:
         with np.errstate(over="ignore"):
             made = np.asarray(value, numpy_dtype(declared))
     except (OverflowError, TypeError, ValueError) as error:
-        raise InputError(f"input `{name}`: {error}") from error
+        raise InputError(f"input `{name}`: {error}; give numbers of type {dtype_name(declared)}, or an array of the type") from error
     for wrong in _changed(value, numbers, made):
         step = "give numbers that it has, or an array of the type"
         raise InputError(f"input `{name}`: {wrong!r} is no number of type {dtype_name(declared)}; {step}")
@@ -194,10 +195,19 @@ def _changed(value: Any, numbers: np.ndarray[Any, Any], made: np.ndarray[Any, An
     be rounded to floats."""
     if numbers.dtype == made.dtype:
         return []
-    if numbers.dtype.kind not in "biuf":
+    is_float, floats = (_name_of(of.dtype) in _FLOATS for of in (made, numbers))
+    if numbers.dtype.kind == "O":
+        if not all(isinstance(number, Number) for number in numbers.reshape(-1)):
+            return list(numbers.reshape(-1).tolist())
+    elif numbers.dtype.kind not in "biu" and not floats:
         return list(numbers.reshape(-1).tolist())
-    is_float = _name_of(made.dtype) in _FLOATS
-    if is_float and numbers.dtype.kind == "f":
+    elif is_float and not floats:
+        # Objects of all numbers take long: usual ones are exact. A float of so many bytes has all integers up to this one.
+        most = {2: 2**8, 4: 2**24, 8: 2**53}.get(made.dtype.itemsize, 0)
+        if not numbers.size or -most <= int(numbers.min()) and int(numbers.max()) <= most:
+            return []
+    if is_float and floats:
+        numbers = numbers.astype(np.float64)
         wrong = np.isfinite(numbers) & ~np.isfinite(made.astype(np.float64))
     else:
         # Objects are compared exactly: NumPy would compare large integers with floats as floats.

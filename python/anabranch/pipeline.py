@@ -36,6 +36,8 @@ class Pipeline:
         self._under_way: deque[int] = deque()
         # Number of the first data set of the last `map`, and of all that were accepted.
         self._first = self._pushed = 0
+        # What ended the pipeline.
+        self._failure: AnabranchError | None = None
 
     @property
     def plan(self) -> dict[str, Any]:
@@ -67,6 +69,9 @@ class Pipeline:
         """
         if not self._mapping.acquire(blocking=False):
             raise InputError("another `map` of this pipeline is open; read all its results, or close it, before the next")
+        if self._failure is not None:
+            self._mapping.release()
+            raise InputError(f"the pipeline ended when an earlier `map` failed: {self._failure}; open another")
         self._first = self._pushed
         try:
             most, samples, failure = self._pipeline.max_in_flight(), iter(inputs), None
@@ -90,6 +95,8 @@ class Pipeline:
 
     def _push(self, sample: Mapping[str, Any], number: int) -> None:
         """Pushes a sample with its number in this `map`."""
+        if not isinstance(sample, Mapping):
+            raise InputError(f"sample {number}: it is of type {type(sample).__name__}; give a dictionary of arrays by name")
         try:
             given = _arrays.given(sample, self._declared)
             _arrays.refuse_unknown(sample, self._declared)
@@ -99,7 +106,11 @@ class Pipeline:
         self._pushed += 1
 
     def _next(self) -> dict[str, np.ndarray[Any, Any]]:
-        finished = self._pipeline.next(self._first)
+        try:
+            finished = self._pipeline.next(self._first)
+        except AnabranchError as error:
+            self._failure = error
+            raise
         if finished is None:
             raise InputError("the pipeline was closed; open another")
         (number, outputs), expected = finished, self._under_way.popleft()
@@ -112,9 +123,9 @@ class Pipeline:
         try:
             while self._under_way and self._pipeline.next(self._first) is not None:
                 self._under_way.popleft()
-        except AnabranchError:
-            # The pipeline has ended with this error; the next push reports it.
-            pass
+        except AnabranchError as error:
+            # The pipeline has ended with this error, which the next `map` reports.
+            self._failure = error
         finally:
             self._under_way.clear()
             self._mapping.release()

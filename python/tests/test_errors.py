@@ -1,5 +1,7 @@
 """What goes wrong is an exception of the tree, with the library's text."""
 
+from decimal import Decimal
+
 import numpy as np
 import pytest
 from conftest import DATA, built, chain, session, unary
@@ -96,6 +98,9 @@ def test_numbers_in_lists_keep_their_values_or_are_refused(dtype, numbers, part)
     ("dtype", "numbers"),
     [
         (FLOAT, [0.1, 2**24, -3, float("nan"), float("inf")]),
+        (FLOAT, [2**64]),
+        (FLOAT, [Decimal("0.5"), 2**70]),
+        (FLOAT, [2**24 + 2, -(2**25)]),
         (HALF, [0.1, 256]),
         (WIDE, [2**62 + 1, 3.0, True]),
         (BOOL, [True, 0, 1.0]),

@@ -109,6 +109,7 @@ def test_results_before_a_sample_that_fails_come_first(stages, good):
         (iter([outside] * 100), ab.errors.DeviceError, f"sample {good}, stage .*4"),
         (iter([wrong, outside]), ab.errors.InputError, f"sample {good}: input `at`"),
         (iter([unknown]), ab.errors.InputError, f"sample {good}: .*`other`"),
+        (iter([None]), ab.errors.InputError, f"sample {good}: .*NoneType"),
         (iter([listed]), ab.errors.InputError, f"sample {good}: input `at`"),
         (broken(), OSError, "camera"),
     ]:
@@ -122,6 +123,9 @@ def test_results_before_a_sample_that_fails_come_first(stages, good):
             assert found == [[-(number % 4), -3] for number in range(good)]
             if error is not ab.errors.DeviceError:
                 assert len(list(pipeline.map(sets))) == good
+                continue
+            with pytest.raises(ab.errors.InputError, match=f"ended when an earlier `map` failed: sample {good}, stage .*open another"):
+                next(pipeline.map([{"at": np.zeros(2, np.int64)}]))
 
 
 def test_a_state_stays_in_its_stage_and_begins_anew_with_each_map(tmp_path):

@@ -13,6 +13,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from concurrent import futures
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
@@ -226,6 +227,8 @@ class Pipeline:
                     packet = self._packet(next(inputs), number)
                 except StopIteration:
                     break
+                except futures.CancelledError:
+                    raise
                 except Exception:
                     # The inputs before it are right.
                     yield from self._results(flights)

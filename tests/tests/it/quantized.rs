@@ -290,6 +290,22 @@ fn scales_that_do_not_fit_are_refused() {
         assert!(conv(one, one, zero).expect("refused").contains("input 5 of shape"), "{zero:?}");
     }
     let product = |b: &[i64], zero: &[i64]| refusal("QLinearMatMul", &[2, 3], &[one, one, &[3, 4], b, zero, one, one]);
+    // A vector's axis is not in the product, and a stack has scales for each of its matrices.
+    let fits: [[&[i64]; 4]; 5] = [
+        [&[3], one, &[3, 4], &[1, 4]],
+        [&[3], one, &[2, 3, 4], &[2, 1, 4]],
+        [&[2, 3], &[2, 1], &[3], one],
+        [&[2, 2, 3], &[2, 2, 1], &[3], one],
+        [&[2, 3], &[2], &[2, 3, 4], &[4]],
+    ];
+    for [x, a, w, b] in fits {
+        assert_eq!(refusal("QLinearMatMul", x, &[a, one, w, b, one, one, one]), None, "{x:?} {a:?} {w:?} {b:?}");
+    }
+    let wrong: [[&[i64]; 3]; 3] = [[&[2, 4], &[1, 4], &[4, 4]], [&[4], &[4], &[4, 4]], [&[2, 2, 3], &[3], &[3]]];
+    for [x, zero, w] in wrong {
+        let error = refusal("QLinearMatMul", x, &[one, zero, w, one, one, one, one]).expect("refused");
+        assert!(error.contains("input 2 of shape"), "{x:?} {zero:?} {w:?}: {error}");
+    }
     for fits in slices(&[one, &[4], &[1, 4]]) {
         assert_eq!(product(fits, one), None, "{fits:?}");
     }

@@ -61,7 +61,9 @@ fn dropout(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, 
     }
     let mut outputs = vec![x.clone()];
     if operator.wants(1) {
-        let spec = TensorSpec::new(DType::Bool, x.shape().clone());
+        // Before version 10 the mask is of the type of the data.
+        let dtype = if operator.opset < 10 { x.dtype() } else { DType::Bool };
+        let spec = TensorSpec::new(dtype, x.shape().clone());
         outputs.push(builder.filled(spec, 1.0)?);
     }
     Ok(outputs)

@@ -1,7 +1,7 @@
 //! Operators of the domain `com.microsoft` whose inputs and outputs are numbers on grids of 8-bit integers: a standard
 //! operator in `f32` between the grids.
 
-use super::integer::{eight_bits, parameter, product_of};
+use super::integer::{eight_bits, product_of, scales_of_product};
 use super::quantize::{along, dequantize, quantize};
 use super::recurrent::lstm_on_grids;
 use super::{Builder, Entry, Fault, Operator, View, lowering};
@@ -83,13 +83,10 @@ fn gemm(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fau
 /// optional zero point.
 fn product(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let sum = product_of(operator, builder, [0, 4], [1, 5])?;
-    let rows = sum.rank().saturating_sub(if operator.input(1)?.rank() == 1 { 1 } else { 2 });
     let dtype = operator.float_input(2)?.dtype();
     operator.typed(3, dtype)?;
-    let a = parameter(operator, 2, rows, &sum)?;
-    let b = parameter(operator, 3, sum.rank().saturating_sub(1), &sum)?;
+    let [a, b] = scales_of_product(operator, [0, 2], [1, 3])?;
     let scale = builder.map(Domain::F32, [&a, &b], DType::F32, |[a, b]| a * b)?;
-    scale.shape().broadcast_strides(sum.shape())?;
     let made = builder.map(Domain::F32, [&sum, &scale], DType::F32, |[sum, scale]| sum * scale)?;
     let made = match operator.optional(6) {
         None => made,

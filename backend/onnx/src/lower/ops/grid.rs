@@ -191,6 +191,12 @@ pub(super) fn rounded_sums(
         .map(|(value, spec)| View { value: *value, spec: spec.clone() })
         .collect();
     let each = inputs[2].shape().clone();
+    // The product with a vector lacks its column, and has its rows last.
+    let lacks_column =
+        matches!(op, Op::IntegerMatMul(_)) && node.spec.outputs[0].shape.dims().last() != sums.dims().last();
+    if lacks_column && [scale, &offset].iter().any(|of| of.elements() != 1) {
+        return Ok(None);
+    }
     for of in [scale, &offset] {
         let Some(line) = line(of, sums, axis) else { return Ok(None) };
         inputs.push(builder.expanded(&line?, each.clone())?);

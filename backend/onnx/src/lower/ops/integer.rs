@@ -31,8 +31,7 @@ fn matmul(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, F
 
 fn quantized_matmul(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let product = product_of(operator, builder, [0, 2], [3, 5])?;
-    let a_scale = parameter(operator, 1, product.rank().saturating_sub(2), &product)?;
-    let b_scale = parameter(operator, 4, product.rank().saturating_sub(1), &product)?;
+    let [a_scale, b_scale] = scales_of_product(operator, [0, 1], [3, 4])?;
     Ok(vec![requantized(operator, builder, &product, [&a_scale, &b_scale], [6, 7])?])
 }
 
@@ -56,13 +55,15 @@ fn requantized(
 }
 
 fn conv(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
-    let (x, weights) = (centred(operator, builder, [0, 2], 1)?, centred(operator, builder, [1, 3], 0)?);
+    let (x, weights) =
+        (centred(operator, builder, [0, 2], Line::Of(1))?, centred(operator, builder, [1, 3], Line::Of(0))?);
     Ok(vec![convolved(operator, builder, &x, &weights, None)?])
 }
 
 fn quantized_conv(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let bias = operator.optional(8).map(|_| operator.typed(8, DType::I32)).transpose()?;
-    let (x, weights) = (centred(operator, builder, [0, 2], 1)?, centred(operator, builder, [3, 5], 0)?);
+    let (x, weights) =
+        (centred(operator, builder, [0, 2], Line::Of(1))?, centred(operator, builder, [3, 5], Line::Of(0))?);
     let sum = convolved(operator, builder, &x, &weights, bias)?;
     let x_scale = single(operator, 1)?;
     let given = operator.input(4)?;
@@ -91,22 +92,62 @@ fn single(operator: &Operator<'_>, index: usize) -> Result<View, Fault> {
     }
 }
 
-/// Returns input `index`: one number, one for each index along an axis of `whole`, or numbers that broadcast to it.
-pub(super) fn parameter(operator: &Operator<'_>, index: usize, axis: usize, whole: &View) -> Result<View, Fault> {
-    let given = operator.input(index)?;
-    let fits = match given.rank() {
-        _ if given.elements() == 1 => return given.reshaped(vec![]),
-        1 => whole.dims().get(axis) == Some(&given.elements()),
-        _ => given.shape().broadcast_strides(whole.shape()).is_ok(),
+/// Returns the scales of the operands of a product, each an input and its scale, so that they broadcast to the product.
+pub(super) fn scales_of_product(operator: &Operator<'_>, a: [usize; 2], b: [usize; 2]) -> Result<[View; 2], Fault> {
+    let (left, right) = (operator.input(a[0])?, operator.input(b[0])?);
+    let (row, column) = (left.rank() == 1, right.rank() == 1);
+    // The product lacks the axis of a vector, along which the other operand's scale is the same.
+    let without = |scale: View, is_vector: bool, behind: usize| match scale.rank().checked_sub(behind) {
+        Some(axis) if is_vector && scale.rank() > 0 => {
+            scale.reshaped([&scale.dims()[..axis], &scale.dims()[axis + 1..]].concat())
+        }
+        _ => Ok(scale),
     };
-    if !fits {
-        let (given, whole) = (given.shape(), whole.shape());
-        let text = format!(
-            "input {index} of shape {given} is not one number, or one for each index along axis {axis} of {whole}"
-        );
-        return Err(Fault::invalid(text));
+    let a = parameter(operator, a[1], left, Line::Row)?;
+    let b = parameter(operator, b[1], right, Line::Column)?;
+    Ok([without(a, column, 1)?, without(b, row, 2)?])
+}
+
+/// Part of an operand that has a parameter of its own.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Line {
+    Row,
+    Column,
+    /// Index of the first axis, or of the second.
+    Of(usize),
+}
+
+/// Returns input `index`: one number, one for each of these lines of an operand, or one for each line of each matrix of
+/// a stack.
+fn parameter(operator: &Operator<'_>, index: usize, operand: &View, line: Line) -> Result<View, Fault> {
+    let given = operator.input(index)?;
+    if given.elements() == 1 {
+        return given.reshaped(vec![]);
     }
-    if given.rank() == 1 { along(given, axis, whole.rank()) } else { Ok(given.clone()) }
+    let rank = operand.rank();
+    let (axis, summed) = match line {
+        Line::Row => (rank.checked_sub(2), rank.checked_sub(1)),
+        Line::Column => (rank.checked_sub(1).filter(|_| rank > 1), rank.checked_sub(2)),
+        Line::Of(axis) => (Some(axis), None),
+    };
+    let dims = operand.dims();
+    let in_stack = summed.is_some_and(|summed| given.rank() == rank && given.dims()[summed] == 1)
+        && given.shape().broadcast_strides(operand.shape()).is_ok();
+    match axis {
+        Some(axis) if given.rank() == 1 && dims.get(axis) == Some(&given.elements()) => along(given, axis, rank),
+        _ if given.rank() > 1 && in_stack => Ok(given.clone()),
+        _ => {
+            let (given, whole) = (given.shape(), operand.shape());
+            let lines = match line {
+                Line::Row => "row",
+                Line::Column => "column",
+                Line::Of(_) => "channel",
+            };
+            let text =
+                format!("input {index} of shape {given} is neither one number nor one for each {lines} of {whole}");
+            Err(Fault::invalid(text))
+        }
+    }
 }
 
 /// Returns input `index` and its zero point: input `zero_point`, one number or one for each index along an axis.
@@ -114,14 +155,14 @@ fn centred(
     operator: &Operator<'_>,
     builder: &Builder,
     [index, zero_point]: [usize; 2],
-    axis: usize,
+    line: Line,
 ) -> Result<Centred, Fault> {
     let numbers = eight_bits(operator, index)?.clone();
     if operator.optional(zero_point).is_none() {
         return Ok(Centred { numbers, zero_point: None });
     }
     operator.typed(zero_point, numbers.dtype())?;
-    let given = parameter(operator, zero_point, axis, &numbers)?;
+    let given = parameter(operator, zero_point, &numbers, line)?;
     Ok(Centred { numbers, zero_point: unless_zero(builder, given) })
 }
 
@@ -139,10 +180,8 @@ pub(super) fn product_of(
     b: [usize; 2],
 ) -> Result<View, Fault> {
     let (row, column) = (operator.input(a[0])?.rank() == 1, operator.input(b[0])?.rank() == 1);
-    let row_axis = operator.input(a[0])?.rank().saturating_sub(2);
-    let column_axis = operator.input(b[0])?.rank().saturating_sub(1);
-    let mut left = centred(operator, builder, a, row_axis)?;
-    let mut right = centred(operator, builder, b, column_axis)?;
+    let mut left = centred(operator, builder, a, Line::Row)?;
+    let mut right = centred(operator, builder, b, Line::Column)?;
     if row {
         left.numbers = left.numbers.reshaped([&[1], left.numbers.dims()].concat())?;
     }

@@ -23,7 +23,8 @@ impl AxisScale {
 
     /// Whether the kernel finds the exact scale of an axis of `dim` elements from the sizes or from a number.
     fn is_exact(self, dim: usize) -> bool {
-        self.quotient[1] == 1.0 || self.quotient == [self.size, dim].map(|size| size as f64)
+        let [made, read] = self.quotient;
+        read == 1.0 || made * dim as f64 == self.size as f64 * read
     }
 }
 
