@@ -1,8 +1,8 @@
 //! Products of rows of floats, in 64 bits.
 //!
 //! Each multiplication rounds, in every order of the numbers. The error of a product of n numbers grows with n, since
-//! roundings next to 1 are biased. So long rows of 32-bit floats are multiplied in 64 bits; rows of up to 32 numbers, and
-//! products of parts, are in 32 bits.
+//! roundings next to 1 are biased. So long rows of 32-bit floats are multiplied in 64 bits; rows of up to 32 numbers,
+//! and products of parts, are in 32 bits.
 
 use super::vector::{Isa, LANES, Loop, vectorised};
 use bytemuck::Pod;

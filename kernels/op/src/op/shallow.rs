@@ -47,8 +47,8 @@ impl Conv {
     /// Returns the elements along a vector if this convolution is shallow and its windows are close to each other. It
     /// is shallow if it has few channels (the first of a network, or many groups), or few channels and few output
     /// channels. It is also shallow if it has one group of few output channels (the last of a network that makes
-    /// images). Vectors hold the output channels of a group if these fill them. Otherwise they hold outputs, whose rows must mostly fill vectors; if there are several
-    /// output channels, these must mostly fill panels.
+    /// images). Vectors hold the output channels of a group if these fill them. Otherwise they hold outputs, whose rows
+    /// must mostly fill vectors; if there are several output channels, these must mostly fill panels.
     #[doc(hidden)]
     pub fn shallow(&self, node: &NodeSpec) -> Option<Across> {
         let dims = |spec: Option<&TensorSpec>| <[usize; 4]>::try_from(spec?.shape.dims()).ok();
