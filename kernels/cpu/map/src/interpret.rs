@@ -3,7 +3,7 @@
 
 use super::code::{Action, Code, Destination, Operand};
 use super::number::{Number, Undefined};
-use super::source::Source;
+use super::source::{Source, choose};
 use super::truth;
 
 /// Values of an expression's inputs over the current block.
@@ -119,7 +119,7 @@ impl<T: Number> Code<T> {
                 Action::Binary(function, a, b) => T::binary(function, source(a), source(b), target)?,
                 Action::Chain(ref chain, a, b) => T::chain(chain, source(a), source(b), target),
                 Action::Select(a, b, c) => T::select(source(a), source(b), source(c), target),
-                Action::Choose(comparison, a, b, c) => T::choose(comparison, source(a), source(b), source(c), target),
+                Action::Choose(comparison, a, b, c) => choose(comparison, source(a), source(b), source(c), target),
             }
         }
         Ok(())

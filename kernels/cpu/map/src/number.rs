@@ -1,7 +1,6 @@
 //! Number types in which expressions are computed: one implementation of every function for each domain.
 
 use super::chain::Chain;
-use super::code::Comparison;
 use super::grid::Grid;
 use super::source::Source;
 use anabranch_op::dtype::DType;
@@ -61,11 +60,6 @@ pub(crate) trait Number: Pod + PartialOrd + From<bool> + fmt::Debug + Send + Syn
 
     /// Selects `b` if `a` is not 0, else `c`, at each element.
     fn select(a: Source<'_, Self>, b: Source<'_, Self>, c: Source<'_, Self>, out: &mut [Self]);
-
-    /// Selects `b` if the comparison of `a` holds, else `c`, at each element. Only code in floats has such choices.
-    fn choose(_: Comparison<Self>, _a: Source<'_, Self>, _b: Source<'_, Self>, _c: Source<'_, Self>, _: &mut [Self]) {
-        unreachable!("the compiler makes choices of floats only");
-    }
 
     /// Converts elements of `dtype`.
     fn load(dtype: DType, bytes: &[u8], out: &mut [Self]);

@@ -2,7 +2,6 @@
 
 use super::chain::Chain;
 use super::chain_f32;
-use super::code::Comparison;
 use super::grid::Grid;
 use super::number::{Number, Undefined, floor_modulo};
 use super::source::{self, Source, select};
@@ -210,16 +209,6 @@ impl Number for f32 {
 
     fn select(a: Source<'_, f32>, b: Source<'_, f32>, c: Source<'_, f32>, out: &mut [f32]) {
         vectorised(Choose(a, b, c, out));
-    }
-
-    fn choose(
-        comparison: Comparison<Self>,
-        a: Source<'_, Self>,
-        b: Source<'_, Self>,
-        c: Source<'_, Self>,
-        out: &mut [Self],
-    ) {
-        source::choose(comparison, a, b, c, out);
     }
 
     fn load(dtype: DType, bytes: &[u8], out: &mut [f32]) {

@@ -1,8 +1,7 @@
 //! Expressions over 64-bit floats: the standard library's functions, one element at a time.
 
-use super::code::Comparison;
 use super::number::{Number, Undefined, floor_modulo};
-use super::source::{self, Source, each, pairs, select};
+use super::source::{Source, each, pairs, select};
 use super::truth;
 use anabranch_cpu_base::convert;
 use anabranch_cpu_base::math;
@@ -94,16 +93,6 @@ impl Number for f64 {
 
     fn select(a: Source<'_, f64>, b: Source<'_, f64>, c: Source<'_, f64>, out: &mut [f64]) {
         select(a, b, c, out, |condition| condition != 0.0);
-    }
-
-    fn choose(
-        comparison: Comparison<Self>,
-        a: Source<'_, Self>,
-        b: Source<'_, Self>,
-        c: Source<'_, Self>,
-        out: &mut [Self],
-    ) {
-        source::choose(comparison, a, b, c, out);
     }
 
     fn load(dtype: DType, bytes: &[u8], out: &mut [f64]) {

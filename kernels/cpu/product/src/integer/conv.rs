@@ -98,10 +98,8 @@ impl Kernel {
         let [signed, filters_signed] = [&node.inputs[0], &node.inputs[1]].map(|of| of.dtype == DType::I8);
         // The border is the bits of the number, for either type.
         let (offset, border) = (if signed { 128 } else { 0 }, op.border as u8);
-        let numbers = |channels: usize, plane: usize| channels.saturating_mul(plane);
-        let most = numbers(geometry.group_channels(), geometry.plane())
-            .saturating_add(numbers(rows, columns))
-            .saturating_mul(MOST_RATIO);
+        let (read, made) = (geometry.group_channels().saturating_mul(geometry.plane()), rows.saturating_mul(columns));
+        let most = read.saturating_add(made).saturating_mul(MOST_RATIO);
         let planes = Planes::new(geometry, geometry.output[0], [offset, border], most);
         let position = planes.as_ref().map_or(sizes.row_bytes(), Planes::position_bytes);
         let least = if planes.is_some() { 4 * PANEL } else { PANEL };

@@ -13,6 +13,8 @@ mod planes;
 mod windows;
 #[cfg(target_arch = "x86_64")]
 mod x86;
+#[cfg(target_arch = "x86_64")]
+mod x86_rounding;
 
 pub(super) use conv::prepare as prepare_conv;
 

@@ -1,7 +1,7 @@
 //! Outputs of products of 8-bit integers: exact sums, or sums rounded to a grid of 8 bits.
 
 #[cfg(target_arch = "x86_64")]
-use super::x86;
+use super::x86_rounding::{self, Grid};
 use anabranch_cpu_base::elements::elements;
 use anabranch_cpu_base::vector::{Isa, LANES};
 use anabranch_op::dtype::DType;
@@ -55,7 +55,7 @@ impl Form {
             least,
             greatest,
             #[cfg(target_arch = "x86_64")]
-            grid: x86::Grid::new([least, greatest], zero, self.signed),
+            grid: Grid::new([least, greatest], zero, self.signed),
         }
     }
 }
@@ -74,7 +74,7 @@ pub(super) struct Parameters<'a> {
     least: f64,
     greatest: f64,
     #[cfg(target_arch = "x86_64")]
-    grid: x86::Grid,
+    grid: Grid,
 }
 
 impl<'a> Parameters<'a> {
@@ -87,7 +87,7 @@ impl<'a> Parameters<'a> {
         least: 0.0,
         greatest: 0.0,
         #[cfg(target_arch = "x86_64")]
-        grid: x86::Grid::NONE,
+        grid: Grid::NONE,
     };
 
     /// Returns the parameters of `count` channels or columns from `first` on.
@@ -156,7 +156,7 @@ impl<'a> Parameters<'a> {
         let scale = [channel.scale as f32, channel.offset as f32, certain];
         assert!(sums.len() == to.len() && to.len() <= ROUNDED, "as many results as sums");
         // SAFETY: on this architecture, wide registers are those of AVX-512 with these features (see `Isa`).
-        unsafe { x86::round(sums, channel.summand, scale, &self.grid, to) }
+        unsafe { x86_rounding::round(sums, channel.summand, scale, &self.grid, to) }
     }
 
     /// Rounds sums in `f32`, which is faster. Returns whether all are certain to be right.
