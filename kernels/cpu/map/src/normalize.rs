@@ -90,7 +90,9 @@ impl Loop for Rows<'_> {
                 Form::Alike(form) => rows.for_each(|row| form.change(row)),
                 Form::Uniform(_) => {
                     for row in rows {
-                        form.next().into_iter().for_each(|form| form.change(row));
+                        if let Some(form) = form.next() {
+                            form.change(row);
+                        }
                     }
                 }
             }
@@ -109,7 +111,9 @@ impl Loop for Rows<'_> {
                     (true, Some(form)) => finish_row::<I>(source, means[row], scales[row], form, target, next),
                     (false, form) => {
                         wide_row(source, epsilon, center, target);
-                        form.into_iter().for_each(|form| form.change(target));
+                        if let Some(form) = form {
+                            form.change(target);
+                        }
                     }
                 }
             }
