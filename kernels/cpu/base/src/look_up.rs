@@ -8,7 +8,7 @@ use std::arch::x86_64::*;
 /// Number of bytes.
 pub const BYTES: usize = 256;
 
-/// Writes the value of each byte.
+/// Writes the value of each byte. O(bytes).
 ///
 /// # Panics
 /// If there are not as many results as bytes.
