@@ -56,6 +56,7 @@ impl LinkWorker {
         let (Some(upload), Some(slot), Some(source)) = (&self.upload, step.target, &brought.source) else {
             return Ok(None);
         };
+        debug_assert!(upload.written.is_empty(), "the values before it are sent");
         let side = &upload.side;
         if !side.gpu.has_pinned(source) {
             return Ok(None);

@@ -127,11 +127,12 @@ impl LinkWorker {
     }
 
     /// Whether the value of the next step is copied to a GPU together with those that are written: it is small and on
-    /// the host. A profile measures each value alone.
+    /// the host. A profile measures each value alone. A value in pinned memory goes alone too: its copy may end before
+    /// the others are sent, and the gates after it would then open twice.
     fn joins(&self, next: Option<&LinkStep>, run: &Run<'_>) -> bool {
         let (Some(upload), Some(next)) = (&self.upload, next) else { return false };
         let is_here = self.download.as_ref().is_none_or(|download| !download.together.is_empty());
-        let is_small = next.is_whole() && upload.may_follow(next.bytes);
+        let is_small = next.is_whole() && !next.pinned && upload.may_follow(next.bytes);
         !run.terms.profile && is_here && is_small && is_there(next, run)
     }
 
