@@ -1,4 +1,4 @@
-"""Transformers: ViT-S/16, BERT, GPT-2 with and without a cache, Llama's layers, Whisper's encoder."""
+"""Transformers: ViT-S/16, BERT, GPT-2 with and without a cache, Llama's layers, Whisper's encoder; MLP-Mixer-S/16."""
 
 import numpy
 
@@ -174,6 +174,20 @@ def whisper(directory, width=384, heads=6, layers=4, frames=1000):
     graph.save(directory, graph.layer_norm(x, width))
 
 
+def mixer(directory, width=512, layers=8, patches=14 * 14):
+    """MLP-Mixer-S/16 (Tolstikhin et al. 2021): half of the layers mix patches."""
+    graph = Graph("mixer_s16")
+    x = graph.conv(graph.input("image", 1, 3, 224, 224), 3, width, 16, stride=16, pad=0, gain=1)
+    x = graph.transpose(graph.reshape(x, 1, width, patches), 0, 2, 1)
+    for _ in range(layers):
+        y = graph.transpose(graph.layer_norm(x, width, 1e-6), 0, 2, 1)
+        y = graph.linear(graph.gelu(graph.linear(y, patches, width // 2)), width // 2, patches, BRANCH)
+        x = graph.node("Add", x, graph.transpose(y, 0, 2, 1))
+        x = graph.node("Add", x, feed_forward(graph, graph.layer_norm(x, width, 1e-6), width, graph.gelu))
+    x = graph.node("ReduceMean", graph.layer_norm(x, width, 1e-6), axes=[1], keepdims=0)
+    graph.save(directory, graph.gemm(x, width, 1000))
+
+
 def write(directory):
     vit(directory)
     bert(directory)
@@ -181,3 +195,4 @@ def write(directory):
     gpt2(directory, tokens=1, past=128)
     llama(directory)
     whisper(directory)
+    mixer(directory)

@@ -52,10 +52,12 @@ enum Source {
     Quads { flip: bool },
     /// Filters of 8-bit integers, each by itself (see [`integers`]); 128 is added if `flip`.
     Integers { sizes: FilterSizes, flip: bool },
-    /// `[maps, depth, 3 × 3]`: filters whose values at each position form a matrix per panel of output channels.
+    /// `[groups, maps, depth, 3 × 3]`: filters whose values at each position form a matrix per panel of output
+    /// channels.
     Filters {
         #[serde(rename = "filtering")]
         winograd_tile: WinogradTile,
+        groups: usize,
         maps: usize,
     },
 }
@@ -83,11 +85,12 @@ impl Layout {
         Self { matrices: groups, lines: maps, depth: channels * taps, width, source }
     }
 
-    /// Returns the layout of weights `[maps, channels, 3 × 3]` for the Winograd algorithm. Each panel of output
-    /// channels has one matrix for each position.
-    pub fn filters([maps, channels]: [usize; 2], winograd_tile: WinogradTile, width: usize) -> Self {
-        let matrices = maps.div_ceil(width) * winograd_tile.positions();
-        Self { matrices, lines: width, depth: channels, width, source: Source::Filters { winograd_tile, maps } }
+    /// Returns the layout of weights `[groups, maps, channels, 3 × 3]` for the Winograd algorithm. Each panel of output
+    /// channels of a group has one matrix for each position.
+    pub fn filters([groups, maps, channels]: [usize; 3], winograd_tile: WinogradTile, width: usize) -> Self {
+        let matrices = groups * maps.div_ceil(width) * winograd_tile.positions();
+        let source = Source::Filters { winograd_tile, groups, maps };
+        Self { matrices, lines: width, depth: channels, width, source }
     }
 
     /// Returns the layout of a right-hand matrix of `depth × columns` elements of `bits` bits. It is stored row by row,
@@ -155,7 +158,7 @@ impl Layout {
     /// Returns the number of matrices of the raw constant, and the bytes of each.
     fn raw(&self) -> (usize, usize) {
         match self.source {
-            Source::Filters { maps, .. } => (1, maps * self.depth * 9 * size_of::<f32>()),
+            Source::Filters { groups, maps, .. } => (groups, maps * self.depth * 9 * size_of::<f32>()),
             Source::Narrow { stride: Some(stride), .. } => (1, self.lines * stride),
             Source::Narrow { bits, stride: None } => (1, self.lines * self.depth * bits / 8),
             Source::Quads { .. } | Source::Integers { .. } => (self.matrices, self.lines * self.depth),
@@ -185,9 +188,11 @@ impl Layout {
             sizes.pack(raw, piece.start / depth.max(1), flip, packed);
             return;
         }
-        if let Source::Filters { winograd_tile, .. } = self.source {
+        if let Source::Filters { winograd_tile, maps, .. } = self.source {
             let (filters, panel) = (width * depth * 9, winograd_tile.positions() * depth * width);
-            let packed = &mut elements_mut::<f32>(packed)[piece.start / size_of::<f32>() / filters * panel..];
+            let (start, group) = (piece.start / size_of::<f32>(), maps * depth * 9);
+            let first = start / group * maps.div_ceil(width) + start % group / filters;
+            let packed = &mut elements_mut::<f32>(packed)[first * panel..];
             for (filters, panel) in elements(raw).chunks(filters).zip(packed.chunks_exact_mut(panel)) {
                 winograd::transform_filters(winograd_tile, filters, depth, width, panel);
             }
@@ -384,23 +389,21 @@ mod tests {
 
     #[test]
     fn filters_are_matrices_of_each_panel() {
-        let [maps, channels] = [21, 5];
-        let data: Vec<f32> = (0..maps * channels * 9).map(|i| (i % 31) as f32).collect();
+        let [groups, maps, channels] = [3, 21, 5];
+        let data: Vec<f32> = (0..groups * maps * channels * 9).map(|i| (i % 31) as f32).collect();
         for (winograd_tile, width) in
             [(WinogradTile::Two, 8), (WinogradTile::Two, 32), (WinogradTile::Four, 16), (WinogradTile::Four, 48)]
         {
-            let layout = Layout::filters([maps, channels], winograd_tile, width);
+            let layout = Layout::filters([groups, maps, channels], winograd_tile, width);
             let packed = packed(&layout, &data);
             let positions = winograd_tile.positions();
-            for (map, channel) in (0..maps).flat_map(|map| (0..channels).map(move |channel| (map, channel))) {
+            for at in 0..groups * maps * channels {
+                let (group, map, channel) = (at / channels / maps, at / channels % maps, at % channels);
                 // A filter's value at the points (∞, ∞) is its last element.
-                let panels = layout.panels(packed.bytes(), map / width * positions + positions - 1);
-                let element = data[(map * channels + channel) * 9 + 8];
-                assert_eq!(
-                    found(&panels, channel, map % width),
-                    element,
-                    "{winograd_tile:?}, map {map}, channel {channel}"
-                );
+                let panel = group * maps.div_ceil(width) + map / width;
+                let panels = layout.panels(packed.bytes(), panel * positions + positions - 1);
+                let element = data[at * 9 + 8];
+                assert_eq!(found(&panels, channel, map % width), element, "{winograd_tile:?}, filter {at}");
             }
         }
     }

@@ -74,14 +74,6 @@ fn chosen(
     {
         return Ok((kernel, vec![0]));
     }
-    if let Some(across) = op.shallow(node)
-        && let Some(kernel) = shallow::Kernel::new(geometry, across, node, constants)?
-    {
-        return Ok((Box::new(kernel), vec![1, across as usize]));
-    }
-    if let Some(kernel) = depthwise::prepare_groups(geometry, node, constants)? {
-        return Ok((kernel, vec![5]));
-    }
     if constant
         && winograd::Kernel::suits(micro)
         && let Some(tile) = WinogradTile::of(op, node)
@@ -89,6 +81,14 @@ fn chosen(
         let kernel = winograd::Kernel::new(micro, geometry, tile, node)?;
         let key = vec![2, tile.outputs(), kernel.block_rows()];
         return Ok((Box::new(kernel), key));
+    }
+    if let Some(across) = op.shallow(node)
+        && let Some(kernel) = shallow::Kernel::new(geometry, across, node, constants)?
+    {
+        return Ok((Box::new(kernel), vec![1, across as usize]));
+    }
+    if let Some(kernel) = depthwise::prepare_groups(geometry, node, constants)? {
+        return Ok((kernel, vec![5]));
     }
     if constant && small::Kernel::suits(micro, &geometry) {
         return Ok((Box::new(small::Kernel::new(micro, geometry, node)?), vec![3]));

@@ -9,34 +9,46 @@ use anabranch_cpu_base::vector::{Isa, LANES, Loop, vectorised};
 use std::ops::Range;
 
 /// Conversion of the rows of a convolution's image to lines.
+///
+/// Columns with the same remainder by the stride are a part, and each part is a plane of lines without gaps: what is
+/// written behind the end of a line is written over by the next one.
 #[derive(Debug)]
 pub(super) struct Lines {
     geometry: Geometry,
-    /// Numbers of one part of a line: the columns with the same remainder by the stride.
-    part: usize,
+    /// Numbers of a line, and distance of lines.
+    length: usize,
     /// Number of columns that windows reach from the image's first on, including the zeros on its right.
     end: usize,
+    /// Distance of the planes of parts.
+    plane: usize,
 }
 
 impl Lines {
-    pub(super) fn new(geometry: &Geometry) -> Self {
+    /// Returns the conversion of the lines that windows of at most `rows` rows of outputs reach.
+    pub(super) fn new(geometry: &Geometry, rows: usize) -> Self {
         let Geometry { size: [_, width], output: [_, wide], window, steps, .. } = *geometry;
         let (stride, left) = (steps.strides[1], steps.pads[1]);
         let reach = (window[1] - 1) * steps.dilations[1];
         let end = ((wide.max(1) - 1) * stride + reach + 1).saturating_sub(left).max(width);
-        // Vectors write zeros, and the last vector may continue after the end. Blocks of at most a vector read them.
-        let written = left.div_ceil(stride) + end.div_ceil(stride) + LANES;
-        let part = written.max(left).next_multiple_of(LANES);
-        Self { geometry: *geometry, part, end }
+        let length = left.saturating_add(end).div_ceil(stride);
+        let mut lines = Self { geometry: *geometry, length, end, plane: 0 };
+        // Vectors that begin in the last line are written and read whole.
+        lines.plane = lines.count(rows).saturating_mul(length).saturating_add(LANES);
+        lines
     }
 
-    /// Returns the numbers of a line.
+    /// Returns the distance of lines that follow each other.
     pub(super) fn length(&self) -> usize {
-        self.part.saturating_mul(self.geometry.steps.strides[1])
+        self.length
+    }
+
+    /// Returns the numbers of a channel's lines.
+    pub(super) fn floats(&self) -> usize {
+        self.plane.saturating_mul(self.geometry.steps.strides[1])
     }
 
     /// Returns the number of lines that windows of `rows` rows of outputs reach.
-    pub(super) fn count(&self, rows: usize) -> usize {
+    fn count(&self, rows: usize) -> usize {
         let Geometry { window, steps, .. } = self.geometry;
         (rows.max(1) - 1).saturating_mul(steps.strides[0]).saturating_add((window[0] - 1) * steps.dilations[0] + 1)
     }
@@ -47,20 +59,23 @@ impl Lines {
         let steps = &self.geometry.steps;
         let column = tap.1 * steps.dilations[1];
         let (part, at) = (column % steps.strides[1], column / steps.strides[1]);
-        tap.0 * steps.dilations[0] * self.length() + part * self.part + at
+        part * self.plane + tap.0 * steps.dilations[0] * self.length + at
     }
 
-    /// Writes the lines of a channel, beginning with the first line of this output row's windows.
-    pub(super) fn fill(&self, plane: &[f32], row: usize, lines: &mut [f32]) {
-        vectorised(Fill { shape: self, plane, first: row * self.geometry.steps.strides[0], lines });
+    /// Writes the lines of channels that windows of the output rows `rows` reach.
+    pub(super) fn fill(&self, channels: &[f32], rows: Range<usize>, lines: &mut [f32]) {
+        let (first, count) = (rows.start * self.geometry.steps.strides[0], self.count(rows.len()));
+        vectorised(Fill { shape: self, channels, first, count, lines });
     }
 }
 
 struct Fill<'a> {
     shape: &'a Lines,
-    plane: &'a [f32],
+    channels: &'a [f32],
     /// Number of the first line, counted from the zeros above the image.
     first: usize,
+    /// Number of lines.
+    count: usize,
     lines: &'a mut [f32],
 }
 
@@ -69,22 +84,32 @@ impl Loop for Fill<'_> {
 
     #[inline(always)]
     fn run<I: Isa>(self) {
-        let Lines { geometry: Geometry { size: [height, width], steps, .. }, .. } = *self.shape;
-        for (at, line) in self.lines.chunks_exact_mut(self.shape.length()).enumerate() {
-            let row = (self.first + at).wrapping_sub(steps.pads[0]);
-            let row = if row < height { &self.plane[row * width..][..width] } else { &[] };
-            // The first vector is stored separately: the compiler would turn a loop into a call of `memset` for each
-            // line.
-            for part in (0..steps.strides[1]).map(|at| at * self.shape.part) {
-                if steps.pads[1] > 0 {
-                    zero::<I>(line, part..part + 1);
-                    zero::<I>(line, part + LANES..part + steps.pads[1]);
+        let stride = self.shape.geometry.steps.strides[1];
+        match stride {
+            1 => self.each::<I>(copy::<I>),
+            2 => self.each::<I>(halve::<I>),
+            _ => self.each::<I>(scatter),
+        }
+    }
+}
+
+impl Fill<'_> {
+    /// Writes every line; `write` writes a row of the image and what is behind it.
+    #[inline(always)]
+    fn each<I: Isa>(self, write: impl Fn(&[f32], &Lines, &mut [f32])) {
+        let Lines { geometry: Geometry { size: [height, width], steps, .. }, length, plane, .. } = *self.shape;
+        let (above, left, floats) = (steps.pads[0], steps.pads[1].min(length), self.shape.floats());
+        for (at, lines) in self.lines.chunks_exact_mut(floats).enumerate() {
+            let channel = &self.channels[at * height * width..][..height * width];
+            for at in 0..self.count {
+                let (row, line) = ((self.first + at).wrapping_sub(above), &mut lines[at * length..]);
+                let zeros = if row < height { left } else { length };
+                for part in 0..steps.strides[1] {
+                    zero::<I>(&mut line[part * plane..], 0, zeros);
                 }
-            }
-            match steps.strides[1] {
-                1 => copy::<I>(row, self.shape, line),
-                2 => halve::<I>(row, self.shape, line),
-                _ => scatter(row, self.shape, line),
+                if row < height {
+                    write(&channel[row * width..][..width], self.shape, line);
+                }
             }
         }
     }
@@ -94,16 +119,20 @@ impl Loop for Fill<'_> {
 #[inline(always)]
 fn copy<I: Isa>(row: &[f32], shape: &Lines, line: &mut [f32]) {
     let line = &mut line[shape.geometry.steps.pads[1]..];
+    let mut done = row.len();
     if let Some(last) = row.len().checked_sub(LANES) {
         // Vectors may overlap: the last one ends with the row.
-        for at in (0..last).step_by(LANES) {
+        let mut at = 0;
+        while at < last {
             copy_vector::<I>(row, at, line);
+            at += LANES;
         }
         copy_vector::<I>(row, last, line);
     } else {
         I::store(I::load_part(row, I::splat(0.0)), &mut line.as_chunks_mut().0[0]);
+        done = LANES;
     }
-    zero::<I>(line, row.len()..shape.end);
+    zero::<I>(line, done, shape.end);
 }
 
 #[inline(always)]
@@ -111,11 +140,12 @@ fn copy_vector<I: Isa>(row: &[f32], at: usize, line: &mut [f32]) {
     I::store(I::load(&row[at..].as_chunks().0[0]), &mut line[at..].as_chunks_mut().0[0]);
 }
 
-/// Writes zeros at these positions, and perhaps some after them.
+/// Writes zeros from a position up to another, and perhaps some behind it.
 #[inline(always)]
-fn zero<I: Isa>(line: &mut [f32], places: Range<usize>) {
-    for at in places.step_by(LANES) {
+fn zero<I: Isa>(line: &mut [f32], mut at: usize, end: usize) {
+    while at < end {
         I::store(I::splat(0.0), &mut line[at..].as_chunks_mut().0[0]);
+        at += LANES;
     }
 }
 
@@ -123,7 +153,7 @@ fn zero<I: Isa>(line: &mut [f32], places: Range<usize>) {
 #[inline(always)]
 fn halve<I: Isa>(row: &[f32], shape: &Lines, line: &mut [f32]) {
     let left = shape.geometry.steps.pads[1];
-    let (first, second) = line.split_at_mut(shape.part);
+    let (first, second) = line.split_at_mut(shape.plane);
     let (even, odd) = if left.is_multiple_of(2) { (first, second) } else { (second, first) };
     let (even, odd) = (&mut even[left / 2..], &mut odd[left.div_ceil(2)..]);
     let done;
@@ -139,15 +169,15 @@ fn halve<I: Isa>(row: &[f32], shape: &Lines, line: &mut [f32]) {
         let (low, high) = row.split_at(row.len().min(LANES));
         let zero = I::splat(0.0);
         halved::<I>([I::load_part(low, zero), I::load_part(high, zero)], even, odd);
-        done = row.len();
+        done = LANES;
     }
     for (at, x) in row.iter().enumerate().skip(2 * done) {
         let half = if at % 2 == 0 { &mut *even } else { &mut *odd };
         half[at / 2] = *x;
     }
     let end = shape.end.div_ceil(2);
-    zero::<I>(even, row.len().div_ceil(2)..end);
-    zero::<I>(odd, row.len() / 2..end);
+    zero::<I>(even, row.len().div_ceil(2).max(done), end);
+    zero::<I>(odd, (row.len() / 2).max(done), end);
 }
 
 #[inline(always)]
@@ -164,11 +194,11 @@ fn halved<I: Isa>([low, high]: [I::Vector; 2], even: &mut [f32], odd: &mut [f32]
 
 /// Copies a row whose columns are far apart.
 fn scatter(row: &[f32], shape: &Lines, line: &mut [f32]) {
-    line.fill(0.0);
     let (stride, left) = (shape.geometry.steps.strides[1], shape.geometry.steps.pads[1]);
+    (0..stride).for_each(|part| line[part * shape.plane..][..shape.length].fill(0.0));
     for (at, x) in row.iter().enumerate() {
         let column = left + at;
-        line[column % stride * shape.part + column / stride] = *x;
+        line[column % stride * shape.plane + column / stride] = *x;
     }
 }
 
@@ -190,13 +220,14 @@ mod tests {
             ([1, 1], [1, 3], [1, 4], [0, 5, 0, 9], [1, 1]),
         ] {
             let geometry = Geometry::of_image([1, 1, 1], size, window, Steps { strides, pads, dilations });
-            let lines = Lines::new(&geometry);
             let plane: Vec<f32> = (1..=size[0] * size[1]).map(|i| i as f32).collect();
             let [high, wide] = geometry.output;
             for (level, first) in levels().flat_map(|level| [0, high / 2].map(|first| (level, first))) {
-                let mut found = vec![f32::NAN; lines.count(high - first) * lines.length()];
-                let first_line = first * strides[0];
-                vectorised_at(level, Fill { shape: &lines, plane: &plane, first: first_line, lines: &mut found });
+                let lines = Lines::new(&geometry, high);
+                let mut found = vec![f32::NAN; lines.floats()];
+                let (first_line, count) = (first * strides[0], lines.count(high - first));
+                let (shape, channels) = (&lines, &*plane);
+                vectorised_at(level, Fill { shape, channels, first: first_line, count, lines: &mut found });
                 let taps = (0..window[0]).flat_map(|ky| (0..window[1]).map(move |kx| (ky, kx)));
                 for ((ky, kx), y, x) in
                     taps.flat_map(|tap| (first..high).flat_map(move |y| (0..wide).map(move |x| (tap, y, x))))

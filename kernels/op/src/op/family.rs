@@ -297,7 +297,7 @@ impl NodeSpec {
             return (name, vec![flops, self.read(0), self.written(), self.rows_written()]);
         }
         if let Some(winograd_tile) = WinogradTile::of(op, self) {
-            return ("conv filtered", self.filtered_amounts(winograd_tile, flops));
+            return ("conv filtered", self.filtered_amounts(winograd_tile, group, flops));
         }
         let (image, written) = (self.read(0), self.written());
         let amounts = vec![flops, windows, self.read(1), image, written];
@@ -345,12 +345,12 @@ impl NodeSpec {
 
     /// Returns the operations of the products at all positions, the values of tiles' channels and of their output
     /// channels, and the weights. The last quantity is the operations of direct convolution, which GPUs compute.
-    fn filtered_amounts(&self, winograd_tile: WinogradTile, flops: f64) -> Vec<f64> {
+    fn filtered_amounts(&self, winograd_tile: WinogradTile, group: f64, flops: f64) -> Vec<f64> {
         let [images, maps, high, wide] = [0, 1, 2, 3].map(|axis| self.outputs[0].shape.dims()[axis]);
         let values = winograd_tile.positions() as f64 * winograd_tile.tiles(images, [high, wide]) as f64;
         let [channels, maps] = [self.size(0, 1), maps as f64];
-        let weights = winograd_tile.positions() as f64 * channels * maps;
-        vec![2.0 * values * channels * maps, values * channels, values * maps, weights, flops]
+        let weights = winograd_tile.positions() as f64 * channels * maps / group;
+        vec![2.0 * values * channels * maps / group, values * channels, values * maps, weights, flops]
     }
 
     /// Returns operations, gates, the weights of all steps, the steps, and the bytes of all steps' weights beyond a
@@ -505,15 +505,15 @@ mod tests {
         let conv = |stride, pad, group| {
             Op::Conv(Conv { strides: [stride; 2], pads: [pad; 4], dilations: [1; 2], group, epilogue: None })
         };
-        // 32 output channels of 10 × 10 pixels, each from windows of 8 · 9 elements. A vector and a row begin together
+        // 40 output channels of 10 × 10 pixels, each from windows of 8 · 9 elements. A vector and a row begin together
         // at pixels 0 and 80; a vector begins alone at 5 pixels, and a row at 8.
-        let want = vec![2.0 * 3200.0 * 72.0, 7200.0, 9.0 * 15.0, 2304.0, 800.0, 3200.0, 0.0, 0.0];
-        assert_eq!(family(conv(1, 1, 1), &[&[1, 8, 10, 10], &[32, 8, 3, 3]], &[1, 32, 10, 10]), ("conv windows", want));
+        let want = vec![2.0 * 4000.0 * 72.0, 7200.0, 9.0 * 15.0, 2880.0, 800.0, 4000.0, 0.0, 0.0];
+        assert_eq!(family(conv(1, 1, 1), &[&[1, 8, 10, 10], &[40, 8, 3, 3]], &[1, 40, 10, 10]), ("conv windows", want));
         assert_eq!(family(conv(1, 0, 1), &[&[1, 8, 10, 10], &[32, 8, 1, 1]], &[1, 32, 10, 10]).0, "conv pointwise");
         assert_eq!(family(conv(2, 0, 1), &[&[1, 8, 20, 20], &[32, 8, 1, 1]], &[1, 32, 10, 10]).0, "conv windows");
         // Windows are written, and the image itself.
-        let want = vec![2.0 * 1568.0 * 72.0, 72.0 * 64.0, 2304.0, 1568.0, 0.0, 0.0];
-        assert_eq!(family(conv(1, 1, 1), &[&[1, 8, 7, 7], &[32, 8, 3, 3]], &[1, 32, 7, 7]), ("conv small", want));
+        let want = vec![2.0 * 1960.0 * 72.0, 72.0 * 64.0, 2880.0, 1960.0, 0.0, 0.0];
+        assert_eq!(family(conv(1, 1, 1), &[&[1, 8, 7, 7], &[40, 8, 3, 3]], &[1, 40, 7, 7]), ("conv small", want));
         let want = vec![2.0 * 1568.0 * 8.0, 0.0, 256.0, 1568.0, 0.0, 0.0];
         assert_eq!(family(conv(1, 0, 1), &[&[1, 8, 7, 7], &[32, 8, 1, 1]], &[1, 32, 7, 7]), ("conv small", want));
         // 14 output channels of rows of 28 are computed as 16 of 32.
@@ -536,6 +536,13 @@ mod tests {
         let found = family(conv(1, 1, 1), &[&[1, 64, 20, 20], &[32, 64, 3, 3]], &[1, 32, 20, 20]);
         assert_eq!(found, ("conv filtered", want));
         assert_eq!(family(conv(1, 1, 2), &[&[1, 8, 10, 10], &[32, 4, 3, 3]], &[1, 32, 10, 10]).0, "conv grouped");
+        assert_eq!(family(conv(1, 1, 1), &[&[1, 8, 10, 10], &[32, 8, 3, 3]], &[1, 32, 10, 10]).0, "conv grouped");
+        let two = family(conv(1, 1, 2), &[&[1, 128, 20, 20], &[64, 64, 3, 3]], &[1, 64, 20, 20]);
+        assert_eq!(
+            two,
+            ("conv filtered", found.1.iter().map(|amount| 2.0 * amount).collect()),
+            "twice that of a group"
+        );
         assert_eq!(family(conv(1, 1, 8), &[&[1, 8, 10, 10], &[8, 1, 3, 3]], &[1, 8, 10, 10]).0, "conv depthwise");
         assert_eq!(family(conv(1, 1, 8), &[&[1, 8, 7, 7], &[8, 1, 3, 3]], &[1, 8, 7, 7]).0, "conv depthwise narrow");
         assert_eq!(family(conv(1, 1, 8), &[&[1, 8, 9, 9], &[8, 1, 7, 7]], &[1, 8, 5, 5]).0, "conv depthwise other");

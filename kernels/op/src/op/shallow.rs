@@ -7,7 +7,8 @@ use crate::tensor::TensorSpec;
 /// Maximum channels of a convolution with one group.
 const MOST_CHANNELS: usize = 4;
 
-/// Maximum channels and output channels of a small convolution, whose windows take as long to write as to multiply.
+/// Maximum channels and output channels of a small convolution, whose windows take as long to write as to multiply. Two
+/// vectors of output channels read each row once.
 const MOST_SMALL: usize = 32;
 
 /// Maximum numbers of the rows that a row of outputs of a small convolution reads.
@@ -16,8 +17,8 @@ const MOST_READ: usize = 1 << 16;
 /// Maximum channels of each of several groups.
 const MOST_GROUPED: usize = 8;
 
-/// Maximum channels of groups whose output channels fill vectors.
-const MOST_ACROSS_MAPS: usize = 32;
+/// Maximum channels of a group whose output channels fill vectors.
+const MOST_ACROSS_MAPS: usize = 128;
 
 /// Numbers of outputs of a row for which these lie across: they mostly fill blocks, and the core's own caches hold them
 /// with a tile's other rows.
@@ -62,7 +63,7 @@ impl Conv {
             return None;
         }
         let across_maps = channels <= MOST_ACROSS_MAPS && WIDE_ACROSS_MAPS.contains(&wide);
-        if groups && across_maps && filled(maps, LANES, 7) {
+        if across_maps && (groups || channels > MOST_CHANNELS && maps <= MOST_SMALL) && filled(maps, LANES, 7) {
             return Some(Across::Maps);
         }
         let line = wide.saturating_mul(self.strides[1]).saturating_add(columns.saturating_mul(self.dilations[1]));
@@ -103,8 +104,12 @@ mod tests {
             ([12, 64, 4], [3, 2], 48, Some(Across::Maps)),
             ([64, 64, 4], [3, 1], 3, None),
             ([64, 64, 4], [3, 1], 257, None),
-            ([32, 32, 1], [3, 1], 28, Some(Across::Pixels)),
-            ([33, 32, 1], [3, 1], 28, None),
+            ([32, 32, 1], [3, 1], 28, Some(Across::Maps)),
+            ([128, 16, 1], [3, 2], 28, Some(Across::Maps)),
+            ([129, 16, 1], [3, 2], 28, None),
+            ([32, 64, 1], [3, 1], 28, None),
+            ([32, 24, 1], [3, 1], 28, Some(Across::Pixels)),
+            ([33, 24, 1], [3, 1], 28, None),
             ([32, 32, 1], [3, 1], 1024, None),
             ([4, 16, 1], [3, 1], 1024, Some(Across::Pixels)),
             ([5, 40, 1], [3, 1], 48, None),
@@ -112,7 +117,7 @@ mod tests {
             ([64, 16, 1], [1, 1], 48, None),
             ([64, 16, 4], [3, 1], 48, None),
             ([64, 64, 8], [3, 1], 7, None),
-            ([66, 64, 2], [3, 1], 7, None),
+            ([258, 64, 2], [3, 1], 7, None),
             ([64, 40, 2], [3, 1], 7, None),
             ([3, 16, 1], [3, 1], 18, None),
             ([3, 16, 1], [1, 1], 48, None),

@@ -18,16 +18,16 @@ pub enum WinogradTile {
 }
 
 /// Products that take as long as reading a weight from memory.
-const WEIGHT: f64 = 8.0;
+const WEIGHT: f64 = 10.0;
 
 /// Products that take as long as transforming one value of a channel, or of an output channel, at one position.
-const TRANSFORM: f64 = 20.0;
+const TRANSFORM: f64 = 12.0;
 
 /// Products that take as long as writing an element of a window.
-const WINDOW: f64 = 4.0;
+const WINDOW: f64 = 12.0;
 
 /// Multiplications that take as long as starting and ending the matrix product of one position.
-const START: f64 = 20_000.0;
+const START: f64 = 8_000.0;
 
 /// Minimum input and output channels: fewer leave vectors empty.
 const LEAST: usize = 16;
@@ -57,18 +57,20 @@ impl WinogradTile {
         let dims = |tensor: Option<&crate::TensorSpec>| <[usize; 4]>::try_from(tensor?.shape.dims()).ok();
         let ([maps, channels, high, wide], output) = (dims(node.inputs.get(1))?, dims(node.outputs.first())?);
         let empty = output.contains(&0) || dims(node.inputs.first())?.contains(&0);
-        let near = op.strides == [1, 1] && op.dilations == [1, 1] && op.group == 1;
-        if !near || [high, wide] != [3, 3] || channels.min(maps) < LEAST || empty || op.shallow(node).is_some() {
+        let near = op.strides == [1, 1] && op.dilations == [1, 1];
+        let maps = maps / op.group.max(1);
+        if !near || [high, wide] != [3, 3] || channels.min(maps) < LEAST || empty {
             return None;
         }
+        // Groups are alike, so the cost of one decides.
         let sizes = [output[0], channels, maps];
         let size = [output[2], output[3]];
         let [two, four] = [Self::Two, Self::Four].map(|how| {
             let fits = output[3].div_ceil(how.outputs()) <= how.most_tiles(channels);
             if fits { cost(Some(how), sizes, size) } else { f64::INFINITY }
         });
-        // The larger tile has more than twice the weights, so it must save at least a fifth.
-        let (least, chosen) = if four < 0.8 * two { (four, Self::Four) } else { (two, Self::Two) };
+        // The larger tile has more than twice the weights, so it must save at least a tenth.
+        let (least, chosen) = if four < 0.9 * two { (four, Self::Four) } else { (two, Self::Two) };
         (least < 0.9 * cost(None, sizes, size)).then_some(chosen)
     }
 
@@ -131,10 +133,9 @@ mod tests {
             (1, [96, 96], 6, Some(WinogradTile::Two)),
             // Images share their weights.
             (8, [96, 96], 12, Some(WinogradTile::Four)),
-            // Few channels, whose windows are read in place.
-            (1, [32, 32], 28, None),
+            (1, [32, 32], 28, Some(WinogradTile::Four)),
             // Few tiles for the start-up cost of each position.
-            (1, [16, 32], 20, None),
+            (1, [16, 16], 7, None),
             // Few pixels for the weights; empty vectors; no pixels.
             (1, [320, 320], 4, None),
             (1, [8, 64], 40, None),
@@ -149,10 +150,18 @@ mod tests {
     }
 
     #[test]
-    fn only_near_windows_of_all_channels_are_filtered() {
+    fn only_near_windows_are_filtered() {
         assert!(chosen(1, [64, 64], 24, |_| ()).is_some());
         assert_eq!(chosen(1, [64, 64], 24, |op| op.strides = [1, 2]), None);
         assert_eq!(chosen(1, [64, 64], 24, |op| op.dilations = [2, 1]), None);
-        assert_eq!(chosen(1, [64, 64], 24, |op| op.group = 2), None);
+    }
+
+    #[test]
+    fn groups_are_convolutions_by_themselves() {
+        let chosen =
+            |channels: usize, maps: usize, group: usize| chosen(1, [channels, maps], 24, |op| op.group = group);
+        assert_eq!(chosen(32, 128, 4), chosen(32, 32, 1));
+        // The second number of the weights is the channels of a group.
+        assert_eq!([chosen(64, 60, 4), chosen(15, 64, 2)], [None, None], "empty vectors");
     }
 }

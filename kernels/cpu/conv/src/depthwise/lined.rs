@@ -38,16 +38,16 @@ impl Lined {
     /// are too long.
     pub(super) fn new(geometry: &Geometry) -> Option<Self> {
         let Geometry { output, window, steps, .. } = *geometry;
-        let lines = Lines::new(geometry);
-        let floats = |rows: usize| lines.count(rows).saturating_mul(lines.length());
+        let floats = |rows: usize| Lines::new(geometry, rows).floats();
         if steps.dilations[0] != 1 || output[0] < ROWS || output[1] < ENOUGH || floats(ROWS) > 4 * MOST {
             return None;
         }
         let band =
             (1..=output[0].div_ceil(ROWS)).map(|blocks| blocks * ROWS).take_while(|rows| floats(*rows) <= MOST).last();
+        let (stride, band) = (steps.strides[0], band.unwrap_or(ROWS));
+        let lines = Lines::new(geometry, band);
         let offsets: Vec<_> = (0..window[1]).map(|column| lines.offset((0, column))).collect();
         let reach = offsets.iter().copied().max()?;
-        let (stride, band) = (steps.strides[0], band.unwrap_or(ROWS));
         Some(Self { lines, output, plane: geometry.plane(), window, stride, offsets, reach, band })
     }
 
@@ -65,11 +65,10 @@ impl Lined {
         assert_eq!(weights.len(), self.window[0] * self.window[1], "a whole window");
         let rows = out.len() / self.output[1];
         assert!(out.len() == rows * self.output[1] && first + rows <= self.output[0], "whole rows");
-        with_workspace(self.lines.count(self.band) * self.lines.length(), |lines| {
+        with_workspace(self.lines.floats(), |lines| {
             for (band, out) in out.chunks_mut(self.band * self.output[1]).enumerate() {
-                let blocks = (out.len() / self.output[1]).next_multiple_of(ROWS);
-                let lines = &mut lines[..self.lines.count(blocks) * self.lines.length()];
-                self.lines.fill(plane, first + band * self.band, lines);
+                let (first, rows) = (first + band * self.band, out.len() / self.output[1]);
+                self.lines.fill(plane, first..first + rows.next_multiple_of(ROWS), lines);
                 vectorised(Sums { lined: self, lines, weights, finish, out });
             }
         });
@@ -174,8 +173,8 @@ mod tests {
             };
             for level in levels() {
                 let rows = high.min(lined.band);
-                let mut lines = vec![f32::NAN; lined.lines.count(rows.next_multiple_of(ROWS)) * lined.lines.length()];
-                lined.lines.fill(&plane, 0, &mut lines);
+                let mut lines = vec![f32::NAN; lined.lines.floats()];
+                lined.lines.fill(&plane, 0..rows.next_multiple_of(ROWS), &mut lines);
                 let mut out = vec![f32::NAN; rows * wide];
                 let (lines, weights) = (&lines, &weights);
                 vectorised_at(level, Sums { lined: &lined, lines, weights, finish: &finish, out: &mut out });

@@ -4,14 +4,14 @@ use super::Sums;
 use anabranch_cpu_base::gemm;
 use anabranch_cpu_base::vector::{Isa, LANES, Loop};
 
-/// Outputs of a row that are computed at once with many registers: with two vectors of output channels, their sums fill
-/// the registers.
+/// Most outputs of a row that are computed at once with many registers: with two vectors of output channels, their sums
+/// fill the registers.
 const MANY: usize = 14;
 
-/// Outputs that are computed at once for the rest of a row, and …
-const SOME: usize = 8;
+/// Outputs of each of two rows that are computed at once, if a row has no more.
+const HALF: usize = MANY / 2;
 
-/// … with few registers.
+/// Outputs that are computed at once with few registers.
 const FEW: usize = 4;
 
 /// [`Sums`] over panels of a vector of output channels. `made` holds three of them, over all outputs of the tile: two
@@ -63,21 +63,37 @@ impl Sums<'_, '_> {
                 I::load(&std::array::from_fn(end))
             })
         });
-        for row in 0..pixels / wide {
+        let rows = pixels / wide;
+        let mut row = 0;
+        if I::WIDE && wide <= HALF {
+            while row + 1 < rows {
+                self.outputs::<I, 2, HALF, VECTORS>([row, 0], panel, &ends, made);
+                row += 2;
+            }
+        }
+        for row in row..rows {
             let mut x = 0;
             while x < wide {
-                x += match wide - x {
-                    _ if !I::WIDE => self.outputs::<I, FEW, VECTORS>([row, x], panel, &ends, made),
-                    left if left > SOME => self.outputs::<I, MANY, VECTORS>([row, x], panel, &ends, made),
-                    _ => self.outputs::<I, SOME, VECTORS>([row, x], panel, &ends, made),
+                if !I::WIDE {
+                    self.outputs::<I, 1, FEW, VECTORS>([row, x], panel, &ends, made);
+                    x += FEW;
+                    continue;
+                }
+                // Blocks of about the same size.
+                let left = wide - x;
+                x += match left.div_ceil(left.div_ceil(MANY)) {
+                    ..=8 => self.outputs::<I, 1, 8, VECTORS>([row, x], panel, &ends, made),
+                    9..=10 => self.outputs::<I, 1, 10, VECTORS>([row, x], panel, &ends, made),
+                    11..=12 => self.outputs::<I, 1, 12, VECTORS>([row, x], panel, &ends, made),
+                    _ => self.outputs::<I, 1, MANY, VECTORS>([row, x], panel, &ends, made),
                 };
             }
         }
     }
 
-    /// Computes up to `OUTPUTS` outputs of a row from a column on. Returns how many.
+    /// Computes up to `OUTPUTS` outputs of each of `ROWS` rows from a column on. Returns how many of a row.
     #[inline(always)]
-    fn outputs<I: Isa, const OUTPUTS: usize, const VECTORS: usize>(
+    fn outputs<I: Isa, const ROWS: usize, const OUTPUTS: usize, const VECTORS: usize>(
         &self,
         [row, x]: [usize; 2],
         panel: usize,
@@ -86,27 +102,32 @@ impl Sums<'_, '_> {
     ) -> usize {
         let geometry = &self.kernel.geometry;
         let (wide, pixels) = (geometry.output[1], self.tile.columns.len());
-        let from = &self.lines[row * geometry.steps.strides[0] * self.kernel.lines.length() + x..];
+        let down = geometry.steps.strides[0] * self.kernel.lines.length();
+        let from: [&[f32]; ROWS] = std::array::from_fn(|r| &self.lines[(row + r) * down + x..]);
         let weights: [&[[f32; LANES]]; VECTORS] =
             std::array::from_fn(|v| self.weights.from(0, panel + v * LANES).as_chunks().0);
-        let mut sums = [[I::splat(0.0); VECTORS]; OUTPUTS];
+        let mut sums = [[[I::splat(0.0); VECTORS]; OUTPUTS]; ROWS];
         for (step, offset) in self.kernel.offsets.iter().enumerate() {
-            let values: &[f32; OUTPUTS] = from[*offset..].first_chunk().expect("lines go on behind a row");
             let weights: [I::Vector; VECTORS] = std::array::from_fn(|v| I::load(&weights[v][step]));
-            for (sums, value) in sums.iter_mut().zip(values) {
-                let value = I::splat(*value);
-                for (sum, weight) in sums.iter_mut().zip(weights) {
-                    *sum = I::fused_lanes(value, weight, *sum);
+            for (sums, from) in sums.iter_mut().zip(from) {
+                let values: &[f32; OUTPUTS] = from[*offset..].first_chunk().expect("lines go on behind a row");
+                for (sums, value) in sums.iter_mut().zip(values) {
+                    let value = I::splat(*value);
+                    for (sum, weight) in sums.iter_mut().zip(weights) {
+                        *sum = I::fused_lanes(value, weight, *sum);
+                    }
                 }
             }
         }
         for (v, [scale, bias, least, greatest]) in ends.iter().copied().enumerate() {
-            let made = made[(v * pixels + row * wide + x) * LANES..].as_chunks_mut().0;
             // Loops with constant bounds; otherwise the sums would not stay in registers.
-            for (at, sums) in sums.iter().enumerate() {
-                if x + at < wide {
-                    let sum = I::fused_lanes(sums[v], scale, bias);
-                    I::store(I::lesser(greatest, I::greater(least, sum)), &mut made[at]);
+            for (r, sums) in sums.iter().enumerate() {
+                let made = made[(v * pixels + (row + r) * wide + x) * LANES..].as_chunks_mut().0;
+                for (at, sums) in sums.iter().enumerate() {
+                    if x + at < wide {
+                        let sum = I::fused_lanes(sums[v], scale, bias);
+                        I::store(I::lesser(greatest, I::greater(least, sum)), &mut made[at]);
+                    }
                 }
             }
         }

@@ -33,7 +33,7 @@ const MOST: usize = 1 << 16;
 
 /// … and their maximum if the lines are read once for every two vectors of output channels: an L1 cache holds this many
 /// with the sums and most weights.
-const NEAR: usize = 6 << 10;
+const NEAR: usize = 16 << 10;
 
 /// Number of tiles into which few groups are cut, so that each thread of a team has some.
 const ENOUGH: usize = 16;
@@ -46,8 +46,6 @@ pub(super) struct Kernel {
     weights: PackedInput,
     /// Offsets in the lines of a group at which the elements begin that each step of the weights covers.
     offsets: Vec<usize>,
-    /// Numbers of the lines of a channel that a tile reads.
-    channel: usize,
     grid: Grid,
     epilogue: Option<Epilogue>,
 }
@@ -66,9 +64,7 @@ impl Kernel {
     ) -> Result<Option<Self>, KernelError> {
         let Geometry { images, output: [high, wide], window, .. } = geometry;
         let (channels, maps) = (geometry.group_channels(), geometry.group_maps());
-        let lines = Lines::new(&geometry);
-        let channel = |rows: usize| lines.count(rows).saturating_mul(lines.length());
-        let fits = |rows: usize, most: usize| channel(rows).saturating_mul(channels) <= most;
+        let fits = |rows: usize, most: usize| Lines::new(&geometry, rows).floats().saturating_mul(channels) <= most;
         let (panel, most) = match across {
             Across::Pixels => (PANEL, ROWS),
             Across::Maps => {
@@ -80,7 +76,8 @@ impl Kernel {
         // An image without rows has a tile without rows.
         let most = most.min(high);
         let Some(rows) = (most.min(1)..=most).rev().find(|rows| fits(*rows, MOST)) else { return Ok(None) };
-        let channel = channel(rows);
+        let lines = Lines::new(&geometry, rows);
+        let channel = lines.floats();
         let taps = (0..window[0]).flat_map(|y| (0..window[1]).map(move |x| (y, x)));
         let offsets =
             taps.flat_map(|tap| (0..channels).map(|at| at * channel + lines.offset(tap)).collect::<Vec<_>>()).collect();
@@ -91,7 +88,6 @@ impl Kernel {
             lines,
             weights: PackedInput::new(1, Layout::windows(geometry.weights(), panel), constants),
             offsets,
-            channel,
             grid: Grid { batch, rows: maps, columns, tile_rows: maps, tile_columns: rows * wide },
             epilogue: Epilogue::of(node)?,
         }))
@@ -102,7 +98,7 @@ impl Kernel {
     fn workspace(&self) -> [usize; 3] {
         let finishes = self.grid.rows * size_of::<Finish>() / size_of::<f32>();
         let made = if self.across == Across::Maps { 3 * LANES * self.grid.tile_columns } else { 0 };
-        [self.geometry.group_channels() * self.channel, finishes, made]
+        [self.geometry.group_channels() * self.lines.floats(), finishes, made]
     }
 
     /// Computes rows of all output channels of a group.
@@ -119,11 +115,8 @@ impl Kernel {
         let [of_lines, of_finishes, _] = self.workspace();
         let (lines, workspace) = workspace.split_at_mut(of_lines);
         let (finishes, made) = workspace.split_at_mut(of_finishes);
-        let image = &input[tile.matrix * self.geometry.group_channels() * plane..];
-        for (channel, lines) in lines.chunks_exact_mut(self.channel).enumerate() {
-            let lines = &mut lines[..self.lines.count(rows) * self.lines.length()];
-            self.lines.fill(&image[channel * plane..][..plane], first, lines);
-        }
+        let image = self.geometry.group_channels() * plane;
+        self.lines.fill(&input[tile.matrix * image..][..image], first..first + rows, lines);
         let row = tile.matrix * maps * high + first;
         let finishes = finishes.as_chunks_mut().0;
         finishes.fill(numbers(Uniform::IDENTITY));
@@ -229,8 +222,13 @@ mod tests {
 
     #[test]
     fn sums_of_every_instruction_set_are_those_of_the_definition() {
-        // The first group of cases has output channels along the vectors.
-        for (group, channels, maps, size, window, strides, dilations) in [
+        // Rows of all lengths have blocks of all sizes, and two rows may share a block. These cases and the next have
+        // output channels along the vectors.
+        let rows = (1..=30).map(|wide| {
+            let stride = 1 + wide % 3;
+            (2, 2, if wide % 4 == 0 { 32 } else { 16 }, [2 + wide % 5, wide], [3, 3], [stride, stride], [1, 1])
+        });
+        for (group, channels, maps, size, window, strides, dilations) in rows.chain([
             (2, 16, 16, [14, 14], [3, 3], [1, 1], [1, 1]),
             (3, 5, 32, [7, 7], [3, 3], [1, 1], [1, 1]),
             (2, 8, 47, [13, 30], [5, 3], [2, 2], [1, 2]),
@@ -243,7 +241,7 @@ mod tests {
             (1, 9, 3, [9, 60], [3, 3], [1, 1], [1, 1]),
             (1, 40, 5, [9, 61], [3, 5], [1, 2], [1, 1]),
             (1, 90, 1, [9, 120], [3, 3], [2, 1], [1, 1]),
-        ] {
+        ]) {
             let steps = Steps { strides, pads: [1, 2, 0, 1], dilations };
             let (node, kernel) = kernel([group * channels, group * maps, group], size, window, steps);
             let kernel = kernel.expect("few channels or maps, and wide rows");
@@ -256,9 +254,7 @@ mod tests {
             let mut lines = vec![f32::NAN; kernel.workspace()[0]];
             let rows = kernel.grid.tile_columns / wide;
             assert!(group > 1 || rows == ROWS.min(high) || channels == 90, "what all rows need fits");
-            for (lines, plane) in lines.chunks_exact_mut(kernel.channel).zip(image.chunks_exact(size[0] * size[1])) {
-                kernel.lines.fill(plane, 0, lines);
-            }
+            kernel.lines.fill(&image, 0..rows, &mut lines);
             let finishes: Vec<Finish> = (0..maps).map(|map| [2.0, map as f32 / 8.0, -1.5, 4.0]).collect();
             for level in levels() {
                 let mut out = vec![f32::NAN; maps * rows * wide];

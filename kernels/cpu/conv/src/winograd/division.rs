@@ -68,13 +68,12 @@ impl Division {
     /// Creates the division for one thread, with panels of `width` output channels.
     pub(super) fn new(geometry: &Geometry, tile: WinogradTile, width: usize) -> Self {
         let [rows, across] = geometry.output.map(|size| size.div_ceil(tile.outputs()));
-        let panels = geometry.maps.div_ceil(width);
-        let most = (BLOCK_TILES.min(tile.most_tiles(geometry.channels)) / across.max(1)).max(1);
-        let least = ENOUGH_PARTS.div_ceil((geometry.images * panels).max(1)).min(rows);
+        let (batch, maps) = (geometry.images * geometry.group, geometry.group_maps());
+        let most = (BLOCK_TILES.min(tile.most_tiles(geometry.group_channels())) / across.max(1)).max(1);
+        let least = ENOUGH_PARTS.div_ceil((batch * maps.div_ceil(width)).max(1)).min(rows);
         let down = rows.div_ceil(rows.div_ceil(most).max(least).max(1)).max(1);
-        let Geometry { images, maps, output: [_, wide], .. } = *geometry;
-        let tile_columns = down * tile.outputs() * wide;
-        let parts = Grid { batch: images, rows: maps, columns: geometry.pixels(), tile_rows: maps, tile_columns };
+        let tile_columns = down * tile.outputs() * geometry.output[1];
+        let parts = Grid { batch, rows: maps, columns: geometry.pixels(), tile_rows: maps, tile_columns };
         Self { blocks: Blocks { across, down, rows }, parts }
     }
 

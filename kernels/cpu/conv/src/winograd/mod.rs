@@ -60,10 +60,10 @@ impl Kernel {
         winograd_tile: WinogradTile,
         node: &NodeSpec,
     ) -> Result<Self, KernelError> {
-        let Geometry { channels, maps, .. } = geometry;
-        Shape::new([winograd_tile.positions(), channels, maps.next_multiple_of(micro.columns)])?;
+        let [group, maps, channels, _] = geometry.weights();
+        Shape::new([winograd_tile.positions(), channels, group, maps.next_multiple_of(micro.columns)])?;
         let division = Division::new(&geometry, winograd_tile, micro.columns);
-        let weights = Packed::new(1, Layout::filters([maps, channels], winograd_tile, micro.columns));
+        let weights = Packed::new(1, Layout::filters([group, maps, channels], winograd_tile, micro.columns));
         Ok(Self { micro, geometry, winograd_tile, weights, division, epilogue: Epilogue::of(node)? })
     }
 
@@ -81,7 +81,7 @@ impl Kernel {
     /// all, and the distance of rows. Neighbouring rows fall into different sets of an L1 cache.
     fn inputs(&self, blocks: &Blocks) -> [usize; 2] {
         let rows = self.winograd_tile.positions() * blocks.tiles();
-        [rows, self.geometry.channels.next_multiple_of(LANES) | LANES]
+        [rows, self.geometry.group_channels().next_multiple_of(LANES) | LANES]
     }
 
     /// Transforms the inputs of a block, for as many channels as the tile is wide.
@@ -99,7 +99,7 @@ impl Kernel {
         input: &[f32],
         workspace: &mut [f32],
     ) {
-        let Geometry { channels, size, steps, .. } = self.geometry;
+        let (Geometry { size, steps, .. }, channels) = (self.geometry, self.geometry.group_channels());
         let (image, block) = (block / blocks.count(), block % blocks.count());
         let (across, down, distance) = (blocks.across, blocks.rows_of(block), blocks.tiles());
         let (plane, padded) = (self.geometry.plane(), across * OUT + 2);
@@ -136,7 +136,8 @@ impl Kernel {
         let maps = part.rows.clone();
         for panel in maps.start / width..maps.end.div_ceil(width) {
             let panel = maps.start.max(panel * width)..maps.end.min((panel + 1) * width);
-            let products = self.multiply(panel.clone(), (blocks, tiles), inputs, sums);
+            let group = part.matrix % self.geometry.group;
+            let products = self.multiply((group, panel.clone()), (blocks, tiles), inputs, sums);
             for first in panel.clone().step_by(LANES) {
                 let vector = first..panel.end.min(first + LANES);
                 self.finish(part, vector, (&sums[first - panel.start..], products, blocks.across), outputs, extras);
@@ -149,23 +150,25 @@ impl Kernel {
         self.winograd_tile.positions() * blocks.tiles() * self.micro.columns + 2 * parts.tile_columns * LANES
     }
 
-    /// Computes the products of all positions of a block with `tiles` tiles, for output channels of one panel. Returns
-    /// the rows and columns of the matrices.
+    /// Computes the products of all positions of a block with `tiles` tiles, for output channels of one panel of a
+    /// group. Returns the rows and columns of the matrices.
     fn multiply(
         &self,
-        maps: Range<usize>,
+        (group, maps): (usize, Range<usize>),
         (blocks, tiles): (&Blocks, usize),
         inputs: &[f32],
         sums: &mut [f32],
     ) -> [usize; 2] {
         let positions = self.winograd_tile.positions();
-        let (panel, first) = (maps.start / self.micro.columns * positions, maps.start % self.micro.columns);
+        let width = self.micro.columns;
+        let panel = (group * self.geometry.group_maps().div_ceil(width) + maps.start / width) * positions;
+        let first = maps.start % width;
         let columns = maps.len().next_multiple_of(LANES);
         let [rows, distance] = self.inputs(blocks);
         let matrix = rows / positions * distance;
         let products = sums.chunks_exact_mut(tiles * columns).zip(inputs.chunks_exact(matrix));
         for (position, (product, inputs)) in products.take(positions).enumerate() {
-            let left = View::with_strides(inputs, tiles, self.geometry.channels, (distance, 1));
+            let left = View::with_strides(inputs, tiles, self.geometry.group_channels(), (distance, 1));
             let right = self.weights.panels(panel + position);
             let product = &mut Tile::whole(product, columns).at([0, first]);
             Product::new(self.micro, Left::View(left), Right::Packed(right)).compute(product, Finish::Nothing);
@@ -193,7 +196,7 @@ impl Kernel {
         }
         gemm::transpose(turned, (LANES, 1), (pixels, maps.len()), planes, pixels);
         for (map, plane) in maps.zip(planes.chunks_exact(pixels)) {
-            let row = (part.matrix * self.geometry.maps + map) * high + part.columns.start / wide;
+            let row = (part.matrix * self.geometry.group_maps() + map) * high + part.columns.start / wide;
             let out = part.row(map - part.rows.start);
             out.copy_from_slice(plane);
             if let Some(epilogue) = &self.epilogue {

@@ -21,10 +21,22 @@ struct Case {
 }
 
 impl Case {
-    fn new(images: usize, [channels, maps]: [usize; 2], size: [usize; 2], pads: [usize; 4]) -> Self {
-        let op = Conv { strides: [1; 2], pads, dilations: [1; 2], group: 1, epilogue: None };
+    fn new(images: usize, channels: [usize; 2], size: [usize; 2], pads: [usize; 4]) -> Self {
+        Self::of_groups(1, images, channels, size, pads)
+    }
+
+    /// Creates the convolution of images with so many channels and output channels in each group.
+    fn of_groups(
+        group: usize,
+        images: usize,
+        [channels, maps]: [usize; 2],
+        size: [usize; 2],
+        pads: [usize; 4],
+    ) -> Self {
+        let op = Conv { strides: [1; 2], pads, dilations: [1; 2], group, epilogue: None };
         let output = [0, 1].map(|axis| size[axis] + pads[axis] + pads[axis + 2] - 2);
-        let dims = [[images, channels, size[0], size[1]], [maps, channels, 3, 3], [images, maps, output[0], output[1]]];
+        let (read, made) = (group * channels, group * maps);
+        let dims = [[images, read, size[0], size[1]], [made, channels, 3, 3], [images, made, output[0], output[1]]];
         let [input, weights, output] = dims.map(|dims| spec(&dims));
         let inputs = vec![tensor(input.shape.dims(), 1), tensor(weights.shape.dims(), 2)];
         let node = NodeSpec { op: Op::Conv(op.clone()), inputs: vec![input, weights], outputs: vec![output] };
@@ -65,11 +77,12 @@ impl Case {
     /// Returns each output by the definition, and the greatest sum of its terms' magnitudes.
     fn wanted(&self) -> (Vec<f64>, f64) {
         let [x, w] = [0, 1].map(|at| self.inputs[at].elements::<f32>().expect("f32"));
-        let [&[_, channels, height, width], &[_, maps, rows, columns]] =
+        let [&[_, read, height, width], &[_, maps, rows, columns]] =
             [self.node.inputs[0].shape.dims(), self.node.outputs[0].shape.dims()]
         else {
             unreachable!("four dimensions")
         };
+        let channels = read / self.op.group;
         let mut most = 0f64;
         let output = |at: usize| {
             let [image, map, y, x_] =
@@ -79,7 +92,8 @@ impl Case {
                 let y = (y + tap / 3).wrapping_sub(self.op.pads[0]);
                 let x_ = (x_ + tap % 3).wrapping_sub(self.op.pads[1]);
                 if y < height && x_ < width {
-                    let term = f64::from(x[((image * channels + c) * height + y) * width + x_])
+                    let first = map / (maps / self.op.group) * channels;
+                    let term = f64::from(x[((image * read + first + c) * height + y) * width + x_])
                         * f64::from(w[(map * channels + c) * 9 + tap]);
                     (sum, magnitude) = (sum + term, magnitude + term.abs());
                 }
@@ -107,7 +121,7 @@ fn any_shape_agrees_with_the_definition() {
         let channels = [size(1, 40)?, size(1, 70)?];
         let mut side = |axis: usize| size(3usize.saturating_sub(pads[axis] + pads[axis + 2]).max(1), 30);
         let sides = [side(0)?, side(1)?];
-        Ok(Case::new(size(0, 3)?, channels, sides, pads))
+        Ok(Case::of_groups(size(1, 3)?, size(0, 3)?, channels, sides, pads))
     };
     arbtest::arbtest(|u| {
         let case = case(u)?;
