@@ -13,8 +13,40 @@ use anabranch_cpu_base::vector::LANES;
 /// Rows of a block.
 pub(super) const ROWS: usize = 8;
 
+/// Numbers of the columns of a panel. They lie in whole cache lines: a register that crosses a line takes much longer
+/// to be stored and loaded again.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+pub(super) struct Row(pub(super) [i32; PANEL]);
+
+impl Row {
+    pub(super) const ZEROS: Self = Self([0; PANEL]);
+
+    /// Returns `self − factor · totals`. Inlined always.
+    #[inline(always)]
+    pub(super) fn less(&self, totals: &Self, factor: i32) -> Self {
+        let mut made = Self::ZEROS;
+        for v in 0..PANEL / LANES {
+            let (own, totals) = (self.register(v), totals.register(v));
+            let mut lanes = [0; LANES];
+            for u in 0..LANES {
+                lanes[u] = own[u].wrapping_sub(factor.wrapping_mul(totals[u]));
+            }
+            made.0[v * LANES..][..LANES].copy_from_slice(&lanes);
+        }
+        made
+    }
+
+    /// Returns the numbers of one of the registers. Inlined always: arrays of their own, which nothing else refers to,
+    /// become registers.
+    #[inline(always)]
+    pub(super) fn register(&self, number: usize) -> [i32; LANES] {
+        self.0.as_chunks().0[number]
+    }
+}
+
 /// Sums of a block.
-pub(super) type Block = [[i32; PANEL]; ROWS];
+pub(super) type Block = [Row; ROWS];
 
 /// Panel of B: for each quad of a row of A, the quads of neighbouring columns.
 #[derive(Clone, Copy)]
@@ -86,11 +118,11 @@ impl Dots {
         all
     }
 
-    /// Multiplies rows of A, one or [`ROWS`], by a panel, and writes this part of the block. The length of rows is a
-    /// multiple of 4. One of the two operands has signed numbers: A if `signed`.
+    /// Multiplies rows of A, 1, 2, 4 or [`ROWS`], by a panel, and writes this part of the block. The length of rows is
+    /// a multiple of 4. One of the two operands has signed numbers: A if `signed`.
     pub(super) fn of(self, rows: &[u8], count: usize, panel: Panel<'_>, signed: bool, block: &mut Block) {
         let Panel { bytes: panel, starts, width } = panel;
-        assert!(matches!(count, 1 | ROWS) && matches!(width, 16 | 32 | PANEL), "blocks of whole registers");
+        assert!(matches!(count, 1 | 2 | 4 | ROWS) && matches!(width, 16 | 32 | PANEL), "blocks of whole registers");
         let whole = rows.len() == 4 * count * starts.all.len();
         assert!(whole && starts.fit(panel.len() / 4, width), "rows as deep as their panel");
         let (starts, sizes) = (&starts.all[..], [count, width]);
@@ -142,10 +174,10 @@ fn portable_windows(filters: &[u8], starts: &[usize], quads: &[u32], sums: &mut 
 
 fn portable(rows: &[u8], panel: &[u8], starts: &[usize], [count, width]: [usize; 2], signed: bool, block: &mut Block) {
     let wide = |x: u8, signed: bool| if signed { i32::from(x as i8) } else { i32::from(x) };
-    block[..count].iter_mut().for_each(|sums| sums[..width].fill(0));
+    block[..count].iter_mut().for_each(|Row(sums)| sums[..width].fill(0));
     for (quad, start) in starts.iter().enumerate() {
         let columns = panel[4 * start..][..4 * width].as_chunks::<4>().0;
-        for (i, sums) in block[..count].iter_mut().enumerate() {
+        for (i, Row(sums)) in block[..count].iter_mut().enumerate() {
             let a: [i32; 4] = std::array::from_fn(|s| wide(rows[(i * starts.len() + quad) * 4 + s], signed));
             for (sum, b) in sums.iter_mut().zip(columns) {
                 let dot: i32 = (0..4).map(|s| a[s] * wide(b[s], !signed)).sum();

@@ -4,7 +4,7 @@
 //! `Σ (a − o) (b + m − z)` is `Σ a b − (z − m) (Σ a − o · depth) − o Σ b`. The last sum depends on the filter alone,
 //! and the sum before it is needed only if `z ≠ m`.
 
-use super::block::{Dots, Panel, ROWS, Starts};
+use super::block::{Dots, Panel, ROWS, Row, Starts};
 use super::depthwise;
 use super::filters::Filters;
 use super::output::{Channel, Form, Output, Parameters};
@@ -176,19 +176,19 @@ impl Kernel {
         let panel = |part: &Part| Panel { bytes: from(part), starts, width: part.width };
         let mut totals = Vec::new();
         if channels.iter().any(|channel| channel.zero != 0) {
-            totals.resize(panels.parts.len(), [self.shift(); PANEL]);
+            totals.resize(panels.parts.len(), Row([self.shift(); PANEL]));
             for (part, totals) in panels.parts.iter().zip(&mut totals) {
                 vectorised(Totals { panel: panel(part), totals });
             }
         }
-        let mut block = [[0; PANEL]; ROWS];
+        let mut block = [Row::ZEROS; ROWS];
         let mut top = 0;
         while top < tile.rows.len() {
-            let count = if tile.rows.len() - top < ROWS { 1 } else { ROWS };
+            let count = ROWS.min(1 << (tile.rows.len() - top).ilog2());
             let rows = filters.rows(first + top, count);
             for (at, part) in panels.parts.iter().enumerate() {
                 self.dots.of(rows, count, panel(part), true, &mut block);
-                let (block, channels, totals) = (&mut block[..count], &channels[top..], totals.get(at));
+                let (block, channels, totals) = (&block[..count], &channels[top..], totals.get(at));
                 let parameters = &parameters;
                 vectorised(Finish { block, parameters, channels, totals, top, runs: panels.runs(part), tile });
             }
@@ -200,7 +200,7 @@ impl Kernel {
 /// Loop that adds, for each column, the numbers of its window.
 struct Totals<'a> {
     panel: Panel<'a>,
-    totals: &'a mut [i32; PANEL],
+    totals: &'a mut Row,
 }
 
 impl Loop for Totals<'_> {
@@ -211,7 +211,7 @@ impl Loop for Totals<'_> {
         let Panel { bytes, starts, width } = self.panel;
         for start in starts.all() {
             let quads = bytes[4 * start..][..4 * width].as_chunks::<4>().0;
-            for (total, quad) in self.totals.iter_mut().zip(quads) {
+            for (total, quad) in self.totals.0.iter_mut().zip(quads) {
                 *total = quad.iter().fold(*total, |total, number| total.wrapping_add(i32::from(*number)));
             }
         }
@@ -220,12 +220,12 @@ impl Loop for Totals<'_> {
 
 /// Loop that corrects and writes a block.
 struct Finish<'a, 't, T> {
-    block: &'a mut [[i32; PANEL]],
+    block: &'a [Row],
     parameters: &'a Parameters<'a>,
     /// Parameters of the block's rows, and of later ones.
     channels: &'a [Channel],
     /// Sums of the numbers of each window, if a correction needs them.
-    totals: Option<&'a [i32; PANEL]>,
+    totals: Option<&'a Row>,
     /// First row of the tile.
     top: usize,
     /// Outputs among the columns.
@@ -239,12 +239,9 @@ impl<T: Output> Loop for Finish<'_, '_, T> {
     #[inline(always)]
     fn run<I: Isa>(self) {
         let Self { block, parameters, channels, totals, top, runs, tile } = self;
-        for (i, (products, channel)) in block.iter_mut().zip(channels).enumerate() {
-            if let (true, Some(totals)) = (channel.zero != 0, totals) {
-                for (product, total) in products.iter_mut().zip(totals) {
-                    *product = product.wrapping_sub(channel.zero.wrapping_mul(*total));
-                }
-            }
+        for (i, (products, channel)) in block.iter().zip(channels).enumerate() {
+            let corrected = totals.filter(|_| channel.zero != 0).map(|totals| products.less(totals, channel.zero));
+            let Row(products) = corrected.as_ref().unwrap_or(products);
             let out = tile.row(top + i);
             if let [Run { column: 0, to, length }] = runs {
                 T::write_channel::<I>(parameters, channel, products, &mut out[*to..][..*length]);

@@ -4,6 +4,7 @@
 //! the sum of A's row times 128 corrects the result.
 
 mod block;
+mod columns;
 mod conv;
 mod depthwise;
 mod filters;
@@ -30,7 +31,8 @@ use anabranch_op::error::KernelError;
 use anabranch_op::op::{IntegerMatMul, NodeSpec};
 use anabranch_op::shape::Shape;
 use anabranch_op::tensor::Buffer;
-use block::{Block, Dots, Panel, ROWS, Starts};
+use block::{Block, Dots, Panel, ROWS, Row, Starts};
+use columns::Columns;
 use output::{Form, Output, Parameters};
 use std::sync::Arc;
 
@@ -45,6 +47,11 @@ const TILE_BYTES: usize = 1 << 20;
 
 /// Maximum depth for which the quads of a panel are listed ahead.
 const MOST_LISTED: usize = 1 << 18;
+
+/// Returns the rows of the smallest block that has so many rows, or of the largest block.
+fn fitting(rows: usize) -> usize {
+    rows.next_power_of_two().min(ROWS)
+}
 
 /// Returns the rows of a tile of this depth: whole blocks.
 fn tile_rows(depth: usize) -> usize {
@@ -157,26 +164,20 @@ impl Kernel {
             if corrected {
                 vectorised(Totals { rows: copy, deep, signed: self.signed, totals: &mut totals });
             }
-            let columns = tile.columns.clone();
-            let mut block = [[0; PANEL]; ROWS];
-            for first in columns.clone().step_by(PANEL) {
+            let mut block = [Row::ZEROS; ROWS];
+            for first in tile.columns.clone().step_by(PANEL) {
                 let panel = &b[first / PANEL * panel_bytes(self.depth)..][..panel_bytes(self.depth)];
                 let panel = Panel { bytes: panel, starts, width: PANEL };
-                let count = PANEL.min(columns.end - first);
+                let count = PANEL.min(tile.columns.end - first);
                 let parameters = parameters.part(first, count);
-                // Whole panels are corrected: loops of a known length have no rest.
-                let [mut summands, mut zeros] = [[0; PANEL]; 2];
-                summands[..count].copy_from_slice(parameters.summands);
-                for (j, zero) in zeros[..count].iter_mut().enumerate() {
-                    *zero = self.moved.wrapping_add(parameters.zero_point(j));
-                }
+                let columns = Columns::new(&parameters, self.moved, tile.rows.len());
                 for top in (0..tile.rows.len()).step_by(ROWS) {
-                    let count = if tile.rows.len() - top == 1 { 1 } else { ROWS };
+                    let count = fitting(tile.rows.len() - top);
                     let rows = &copy[top * deep..][..count * deep];
                     self.dots.of(rows, count, panel, self.signed, &mut block);
-                    let (block, summands, at) = (&mut block, &summands, [top, first - columns.start]);
-                    let corrections = corrected.then(|| (&totals[top..], &zeros));
-                    vectorised(Finish { block, parameters, summands, corrections, at, tile });
+                    let totals = corrected.then(|| &totals[top..]);
+                    let at = [top, first - tile.columns.start];
+                    vectorised(Finish { block: &block, parameters, columns: &columns, totals, at, tile });
                 }
             }
         });
@@ -207,11 +208,11 @@ impl Loop for Totals<'_> {
 
 /// Loop that corrects and writes a block.
 struct Finish<'a, 't, T> {
-    block: &'a mut Block,
+    block: &'a Block,
     parameters: Parameters<'a>,
-    summands: &'a [i32; PANEL],
-    /// Sums of the rows of A, and what they are multiplied by and subtracted, if a correction needs them.
-    corrections: Option<(&'a [i32], &'a [i32; PANEL])>,
+    columns: &'a Columns,
+    /// Sums of the rows of A, if a correction needs them.
+    totals: Option<&'a [i32]>,
     /// First row and column in the tile.
     at: [usize; 2],
     tile: &'a mut Tile<'t, T>,
@@ -222,18 +223,11 @@ impl<T: Output> Loop for Finish<'_, '_, T> {
 
     #[inline(always)]
     fn run<I: Isa>(self) {
-        let Self { block, parameters, summands, corrections, at: [top, left], tile } = self;
+        let Self { block, parameters, columns, totals, at: [top, left], tile } = self;
         let count = parameters.summands.len();
-        for (i, sums) in block.iter_mut().enumerate().take(tile.rows.len() - top) {
-            for (sum, summand) in sums.iter_mut().zip(summands) {
-                *sum = sum.wrapping_add(*summand);
-            }
-            if let Some((totals, zeros)) = corrections {
-                for (sum, zero) in sums.iter_mut().zip(zeros) {
-                    *sum = sum.wrapping_sub(totals[i].wrapping_mul(*zero));
-                }
-            }
-            T::write_columns::<I>(&parameters, &sums[..count], &mut tile.row(top + i)[left..][..count]);
+        for (i, sums) in block.iter().enumerate().take(tile.rows.len() - top) {
+            let sums = columns.corrected(sums, totals.map(|totals| totals[i]), count);
+            T::write_columns::<I>(&parameters, columns, &sums, &mut tile.row(top + i)[left..][..count]);
         }
     }
 }

@@ -1,5 +1,8 @@
 //! Outputs of products of 8-bit integers: exact sums, or sums rounded to a grid of 8 bits.
 
+use super::block::Row;
+use super::columns::Columns;
+use super::panels::copy;
 #[cfg(target_arch = "x86_64")]
 use super::x86_rounding::{self, Grid};
 use anabranch_cpu_base::elements::elements;
@@ -66,8 +69,8 @@ pub(super) struct Parameters<'a> {
     pub(super) summands: &'a [i32],
     /// Zero points of the weights.
     pub(super) zero_points: Option<&'a [i32]>,
-    scales: &'a [f64],
-    offsets: &'a [f64],
+    pub(super) scales: &'a [f64],
+    pub(super) offsets: &'a [f64],
     /// Zero point of the output.
     zero: i32,
     /// Bounds of the output, less its zero point.
@@ -148,6 +151,36 @@ impl<'a> Parameters<'a> {
         }
     }
 
+    /// Rounds sums of columns in `f32`. Returns whether all are certain to be right.
+    #[inline(always)]
+    fn round_columns<I: Isa>(&self, columns: &Columns, sums: &Row, to: &mut [u8]) -> bool {
+        let Columns { scales, offsets, certain, .. } = columns;
+        #[cfg(target_arch = "x86_64")]
+        if I::WIDE {
+            // SAFETY: on this architecture, wide registers are those of AVX-512 with these features (see `Isa`).
+            return unsafe { x86_rounding::round_columns(&sums.0, scales, offsets, *certain, &self.grid, to) };
+        }
+        let (least, greatest) = (self.least as f32, self.greatest as f32);
+        let mut margin = 0;
+        for (j, to) in to.iter_mut().enumerate() {
+            let (made, distance) = self.round_one::<I>([scales[j], offsets[j], least, greatest], sums.0[j]);
+            margin |= certain - distance;
+            *to = made;
+        }
+        margin >= 0
+    }
+
+    /// Returns a sum rounded in `f32`, and the bits of its distance from the number before.
+    #[inline(always)]
+    fn round_one<I: Isa>(&self, [scale, offset, least, greatest]: [f32; 4], sum: i32) -> (u8, i32) {
+        let x = I::fused(sum as f32, scale, offset);
+        let x = if x > least { x } else { least };
+        let x = if x < greatest { x } else { greatest };
+        let moved = x + INTEGERS_F32;
+        let distance = (x - (moved - INTEGERS_F32)).abs().to_bits() as i32;
+        ((moved.to_bits() as i32).wrapping_add(self.zero) as u8, distance)
+    }
+
     /// As [`Self::round_in_f32`], with instructions of AVX-512.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
@@ -162,18 +195,15 @@ impl<'a> Parameters<'a> {
     /// Rounds sums in `f32`, which is faster. Returns whether all are certain to be right.
     #[inline(always)]
     fn round_in_f32<I: Isa>(&self, channel: &Channel, sums: &[i32], to: &mut [u8]) -> bool {
-        let (least, greatest, zero) = (self.least as f32, self.greatest as f32, self.zero);
+        let (least, greatest) = (self.least as f32, self.greatest as f32);
         let (scale, offset) = (channel.scale as f32, channel.offset as f32);
         // Negative if a distance exceeds what is certain. Distances are positive, and so are their bits.
         let mut margin = 0;
         for (to, sum) in to.iter_mut().zip(sums) {
-            let x = I::fused(sum.wrapping_add(channel.summand) as f32, scale, offset);
-            let x = if x > least { x } else { least };
-            let x = if x < greatest { x } else { greatest };
-            let moved = x + INTEGERS_F32;
-            let distance = (x - (moved - INTEGERS_F32)).abs().to_bits() as i32;
+            let sum = sum.wrapping_add(channel.summand);
+            let (made, distance) = self.round_one::<I>([scale, offset, least, greatest], sum);
             margin |= channel.certain - distance;
-            *to = (moved.to_bits() as i32).wrapping_add(zero) as u8;
+            *to = made;
         }
         margin >= 0
     }
@@ -196,7 +226,7 @@ pub(super) struct Channel {
 ///
 /// In `f32` the sum, the scale, the offset and the result are each rounded by at most 2⁻²⁴ of their value. A result
 /// that is not cut has a magnitude of at most 383.
-fn certain(scale: f64, offset: f64) -> Option<i32> {
+pub(super) fn certain(scale: f64, offset: f64) -> Option<i32> {
     let error = (384.0 + offset.abs()) / f64::from(1 << 22);
     (scale.abs() < 1e30 && error < 0.25).then(|| ((0.5 - error) as f32).to_bits() as i32)
 }
@@ -206,8 +236,8 @@ pub(super) trait Output: Copy + Default + Send + Sync {
     /// Writes the first sums of one output channel, as many as `to` has.
     fn write_channel<I: Isa>(parameters: &Parameters<'_>, channel: &Channel, sums: &[i32], to: &mut [Self]);
 
-    /// Writes sums of columns from the first on, one of each.
-    fn write_columns<I: Isa>(parameters: &Parameters<'_>, sums: &[i32], to: &mut [Self]);
+    /// Writes sums of a row, one of each column, as many as `to` has.
+    fn write_columns<I: Isa>(parameters: &Parameters<'_>, columns: &Columns, sums: &Row, to: &mut [Self]);
 }
 
 impl Output for i32 {
@@ -219,8 +249,13 @@ impl Output for i32 {
     }
 
     #[inline(always)]
-    fn write_columns<I: Isa>(_: &Parameters<'_>, sums: &[i32], to: &mut [Self]) {
-        to.copy_from_slice(sums);
+    fn write_columns<I: Isa>(_: &Parameters<'_>, _: &Columns, sums: &Row, to: &mut [Self]) {
+        for (to, sums) in to.chunks_mut(LANES).zip(sums.0.as_chunks::<LANES>().0) {
+            match to.first_chunk_mut() {
+                Some(to) => *to = *sums,
+                None => copy(&sums[..to.len()], to),
+            }
+        }
     }
 }
 
@@ -234,9 +269,12 @@ impl Output for u8 {
     }
 
     #[inline(always)]
-    fn write_columns<I: Isa>(parameters: &Parameters<'_>, sums: &[i32], to: &mut [Self]) {
+    fn write_columns<I: Isa>(parameters: &Parameters<'_>, columns: &Columns, sums: &Row, to: &mut [Self]) {
+        if columns.certain >= 0 && parameters.round_columns::<I>(columns, sums, to) {
+            return;
+        }
         let grid = parameters.scales.iter().zip(parameters.offsets);
-        for ((to, sum), (scale, offset)) in to.iter_mut().zip(sums).zip(grid) {
+        for ((to, sum), (scale, offset)) in to.iter_mut().zip(&sums.0).zip(grid) {
             *to = parameters.rounded::<I>(*sum, *scale, *offset);
         }
     }

@@ -78,7 +78,28 @@ pub(super) fn output(sums: &[(i32, usize)], inputs: &[Tensor], rounded: Rounded)
     sums.iter().map(byte).collect()
 }
 
+/// Returns the inputs of a rounding whose scales are all moderate, so that most sums are certain in `f32`.
+fn moderate_grid(count: usize, rounded: Rounded) -> Vec<Tensor> {
+    let Some((dtype, _)) = rounded else { return Vec::new() };
+    let numbers = |number: &dyn Fn(usize) -> f64| {
+        Tensor::from_elements(shape(&[count]), &(0..count).map(number).collect::<Vec<_>>()).expect("as many")
+    };
+    vec![numbers(&|i| 0.000_37 * (i % 7 + 1) as f64), numbers(&|_| 0.0), self::numbers(dtype, &[1], 5)]
+}
+
 fn check(
+    dots: Dots,
+    batches: [&[usize]; 3],
+    sizes: [usize; 3],
+    dtypes: [DType; 2],
+    form: (bool, Rounded),
+    constant: bool,
+) {
+    check_on_grid(grid, dots, batches, sizes, dtypes, form, constant);
+}
+
+fn check_on_grid(
+    grid: fn(usize, Rounded) -> Vec<Tensor>,
     dots: Dots,
     [left, right, batch]: [&[usize]; 3],
     [m, n, k]: [usize; 3],
@@ -141,6 +162,25 @@ fn products_are_exact() {
         Ok(())
     };
     arbtest::arbtest(random).budget(Duration::from_millis(900));
+}
+
+#[test]
+fn columns_of_moderate_scales_are_rounded_as_defined() {
+    let range = |dtype, least, greatest| Some((dtype, Rounding { least, greatest }));
+    for dots in Dots::available() {
+        for (rows, columns) in [1, 2, 3, 4, 5, 8, 9, 20]
+            .into_iter()
+            .flat_map(|rows| [1, 3, 4, 9, 15, 16, 17, 31, 32, 33, 47, 48, 49, 67, 97, 145].map(|wide| (rows, wide)))
+        {
+            let sizes = [rows, columns, 30 + columns % 5];
+            let form = match columns % 3 {
+                0 => (true, range(DType::U8, 0, 255)),
+                1 => (false, range(DType::I8, -128, 127)),
+                _ => (false, range(DType::I8, -100, 90)),
+            };
+            check_on_grid(moderate_grid, dots, [&[], &[], &[]], sizes, [DType::U8, DType::I8], form, true);
+        }
+    }
 }
 
 #[test]

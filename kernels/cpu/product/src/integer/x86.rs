@@ -5,8 +5,8 @@ use anabranch_cpu_base::vector::LANES;
 use std::arch::x86_64::*;
 
 /// # Safety
-/// The processor has the features. `rows` are 1 or [`ROWS`] rows of as many quads as there are starts. `panel` has
-/// `width` quads from each start on; `width` is 16, 32 or 48.
+/// The processor has the features. `rows` are 1, 2, 4 or [`ROWS`] rows of as many quads as there are starts. `panel`
+/// has `width` quads from each start on; `width` is 16, 32 or 48.
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
 pub(super) unsafe fn vnni<const SIGNED: bool>(
     rows: &[u8],
@@ -21,6 +21,12 @@ pub(super) unsafe fn vnni<const SIGNED: bool>(
             (1, 16) => registers::<SIGNED, 1, 1>(rows, panel, starts, block),
             (1, 32) => registers::<SIGNED, 1, 2>(rows, panel, starts, block),
             (1, _) => registers::<SIGNED, 1, 3>(rows, panel, starts, block),
+            (2, 16) => registers::<SIGNED, 2, 1>(rows, panel, starts, block),
+            (2, 32) => registers::<SIGNED, 2, 2>(rows, panel, starts, block),
+            (2, _) => registers::<SIGNED, 2, 3>(rows, panel, starts, block),
+            (4, 16) => registers::<SIGNED, 4, 1>(rows, panel, starts, block),
+            (4, 32) => registers::<SIGNED, 4, 2>(rows, panel, starts, block),
+            (4, _) => registers::<SIGNED, 4, 3>(rows, panel, starts, block),
             (_, 16) => registers::<SIGNED, ROWS, 1>(rows, panel, starts, block),
             (_, 32) => registers::<SIGNED, ROWS, 2>(rows, panel, starts, block),
             (_, _) => registers::<SIGNED, ROWS, 3>(rows, panel, starts, block),
@@ -61,7 +67,7 @@ unsafe fn registers<const SIGNED: bool, const COUNT: usize, const WIDE: usize>(
         }
         for i in 0..COUNT {
             for v in 0..WIDE {
-                _mm512_mask_storeu_epi32(block[i].as_mut_ptr().add(16 * v), u16::MAX, sums[i][v]);
+                _mm512_mask_storeu_epi32(block[i].0.as_mut_ptr().add(16 * v), u16::MAX, sums[i][v]);
             }
         }
     }
@@ -124,7 +130,7 @@ unsafe fn pairs<const SIGNED: bool, const COUNT: usize>(
             }
         }
         for i in 0..COUNT {
-            store_pairs(sums[i], block[top + i].as_mut_ptr().add(first));
+            store_pairs(sums[i], block[top + i].0.as_mut_ptr().add(first));
         }
     }
 }

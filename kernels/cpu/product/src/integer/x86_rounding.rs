@@ -1,6 +1,8 @@
 //! Rounding of sums to 8 bits with AVX-512.
 
 use super::output::ROUNDED;
+use super::panels::copy;
+use anabranch_cpu_base::layout::quads::PANEL;
 use anabranch_cpu_base::vector::LANES;
 use std::arch::x86_64::*;
 
@@ -80,6 +82,54 @@ unsafe fn round_registers<const COUNT: usize>(
         distances[v] = _mm512_reduce_ps::<0b1000>(x);
         rounded[v] = _mm512_cvtps_epi32(x);
     }
+    // SAFETY: the caller's promise.
+    unsafe { write(rounded, grid, out) };
+    are_certain(distances, certain)
+}
+
+/// Rounds sums of as many columns as there are outputs. Returns whether all results are at most `certain`, the bits of
+/// a number, from an integer.
+///
+/// # Safety
+/// The processor has the features. There are at most [`PANEL`] outputs.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+pub(super) unsafe fn round_columns(
+    sums: &[i32; PANEL],
+    scales: &[f32; PANEL],
+    offsets: &[f32; PANEL],
+    certain: i32,
+    grid: &Grid,
+    out: &mut [u8],
+) -> bool {
+    let greatest = _mm512_set1_ps(grid.greatest);
+    let mut rounded = [_mm512_setzero_si512(); ROUNDED / LANES];
+    let mut distances = [_mm512_setzero_ps(); ROUNDED / LANES];
+    for v in 0..PANEL / LANES {
+        // SAFETY: the arrays have as many numbers. Sums of absent columns, and their scales, are zeros.
+        let (sums, scales, offsets) = unsafe {
+            (
+                _mm512_loadu_si512(sums.as_ptr().add(LANES * v).cast()),
+                _mm512_loadu_ps(scales.as_ptr().add(LANES * v)),
+                _mm512_loadu_ps(offsets.as_ptr().add(LANES * v)),
+            )
+        };
+        let x = _mm512_min_ps(_mm512_fmadd_ps(_mm512_cvtepi32_ps(sums), scales, offsets), greatest);
+        distances[v] = _mm512_reduce_ps::<0b1000>(x);
+        rounded[v] = _mm512_cvtps_epi32(x);
+    }
+    // SAFETY: the caller's promise.
+    unsafe { write(rounded, grid, out) };
+    are_certain(distances, f32::from_bits(certain as u32))
+}
+
+/// Writes numbers as bytes, at most [`ROUNDED`].
+///
+/// # Safety
+/// The promises of [`round`].
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn write(rounded: [__m512i; ROUNDED / LANES], grid: &Grid, out: &mut [u8]) {
     // Numbers below all bounds are cut here and stay below them.
     let zero = _mm512_set1_epi32(grid.zero);
     let low = _mm512_adds_epi16(_mm512_packs_epi32(rounded[0], rounded[1]), zero);
@@ -90,10 +140,11 @@ unsafe fn round_registers<const COUNT: usize>(
     let order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
     let bytes = _mm512_permutexvar_epi32(order, bytes);
     let to = out.as_mut_ptr();
-    // Stores with a mask take much longer.
-    // SAFETY: all stores are of as many bytes as there are outputs.
+    // Stores with a mask take much longer, also than a copy.
+    // SAFETY: all stores are of as many bytes as there are outputs, or to `all`.
     unsafe {
-        match sums.len() {
+        match out.len() {
+            0 => {}
             64 => _mm512_storeu_si512(to.cast(), bytes),
             48 => {
                 _mm256_storeu_si256(to.cast(), _mm512_castsi512_si256(bytes));
@@ -101,9 +152,19 @@ unsafe fn round_registers<const COUNT: usize>(
             }
             32 => _mm256_storeu_si256(to.cast(), _mm512_castsi512_si256(bytes)),
             16 => _mm_storeu_si128(to.cast(), _mm512_castsi512_si128(bytes)),
-            _ => _mm512_mask_storeu_epi8(to.cast(), mask, bytes),
+            _ => {
+                let mut all = [0u8; ROUNDED];
+                _mm512_storeu_si512(all.as_mut_ptr().cast(), bytes);
+                copy(&all[..out.len()], out);
+            }
         }
     }
+}
+
+/// Whether all distances are at most `certain`.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+fn are_certain(distances: [__m512; ROUNDED / LANES], certain: f32) -> bool {
     // The greatest absolute values.
     let low = _mm512_range_ps::<0b1011>(distances[0], distances[1]);
     let high = _mm512_range_ps::<0b1011>(distances[2], distances[3]);
