@@ -3,6 +3,7 @@
 //!
 //! The sum over each [`DEPTH`] terms is computed separately, and these sums are added in order.
 
+use super::with_numbers;
 use anabranch_cpu_base::elements::{elements, elements_mut};
 use anabranch_cpu_base::team::{Grid, Tile};
 use anabranch_cpu_base::vector::{Isa, Loop, vectorised};
@@ -16,6 +17,12 @@ const DEPTH: usize = 256;
 
 /// Rows and columns of a tile.
 const TILE: [usize; 2] = [64, 256];
+
+/// Columns of the widest panel.
+const PANEL: usize = 16;
+
+/// Terms that are copied at once from each row of a transposed matrix.
+const TERMS: usize = 8;
 
 /// Kernel of products of matrices of one size.
 struct Kernel {
@@ -50,6 +57,8 @@ struct Product<'a, 't> {
     left: Matrix<'a>,
     right: Matrix<'a>,
     depth: usize,
+    /// Memory for a panel, and for rows of the left matrix if their elements lie apart.
+    memory: &'a mut [f64],
     tile: Tile<'t, f64>,
 }
 
@@ -57,44 +66,95 @@ impl Loop for Product<'_, '_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<I: Isa>(self) {
-        // As many sums as fit the registers. Their sizes change no result.
-        if I::WIDE { self.by_panels::<I, 8, 16>() } else { self.by_panels::<I, 4, 8>() }
+    fn run<I: Isa>(mut self) {
+        let rows = self.tile.rows.clone();
+        let (panel, copy) = std::mem::take(&mut self.memory).split_at_mut(PANEL * DEPTH.min(self.depth));
+        for start in (0..self.depth).step_by(DEPTH) {
+            let depth = DEPTH.min(self.depth - start);
+            let Matrix { elements, strides: [down, along] } = self.left;
+            if along == 1 {
+                let lines = Lines { elements: &elements[rows.start * down + start..], pitch: down, depth };
+                self.chunk::<I>(start, lines, panel);
+                continue;
+            }
+            // A few terms of all rows at a time: they are read from as many cache lines.
+            for first in (0..depth).step_by(TERMS) {
+                for (place, line) in copy.chunks_exact_mut(depth).take(rows.len()).enumerate() {
+                    let from = &elements[(rows.start + place) * down + (start + first) * along..];
+                    let line = &mut line[first..depth.min(first + TERMS)];
+                    line.iter_mut().zip(from.iter().step_by(along)).for_each(|(to, x)| *to = *x);
+                }
+            }
+            self.chunk::<I>(start, Lines { elements: copy, pitch: depth, depth }, panel);
+        }
+    }
+}
+
+/// Rows of the left matrix, cut to the terms at hand.
+#[derive(Clone, Copy)]
+struct Lines<'a> {
+    elements: &'a [f64],
+    /// Distance of two rows in elements.
+    pitch: usize,
+    depth: usize,
+}
+
+impl<'a> Lines<'a> {
+    /// Returns a row.
+    #[inline(always)]
+    fn row(self, row: usize) -> &'a [f64] {
+        &self.elements[row * self.pitch..][..self.depth]
     }
 }
 
 impl Product<'_, '_> {
-    /// Multiplies `HIGH` rows at once with a panel of `WIDE` columns.
+    /// Adds the terms from `start` on, as many as the rows of the left matrix are long. `memory` is for a panel.
     #[inline(always)]
-    fn by_panels<I: Isa, const HIGH: usize, const WIDE: usize>(mut self) {
-        let mut panel = [[0.0; WIDE]; DEPTH];
-        let (width, height) = (self.tile.columns.len(), self.tile.rows.len());
-        for column in (0..width).step_by(WIDE) {
-            let wide = WIDE.min(width - column);
-            for start in (0..self.depth).step_by(DEPTH) {
-                let panel = &mut panel[..DEPTH.min(self.depth - start)];
-                self.copy_panel(start, self.tile.columns.start + column, wide, panel);
-                for row in (0..height).step_by(HIGH) {
-                    let sums: [[f64; WIDE]; HIGH] =
-                        self.sums::<I, HIGH, WIDE>(self.tile.rows.start + row, start, panel);
-                    for (row, sums) in (row..height.min(row + HIGH)).zip(&sums) {
-                        let out = &mut self.tile.row(row)[column..column + wide];
-                        match start {
-                            0 => out.copy_from_slice(&sums[..wide]),
-                            _ => out.iter_mut().zip(sums).for_each(|(out, sum)| *out += sum),
-                        }
-                    }
-                }
-            }
+    fn chunk<I: Isa>(&mut self, start: usize, left: Lines<'_>, memory: &mut [f64]) {
+        let width = self.tile.columns.len();
+        let mut column = 0;
+        while column < width {
+            // As many sums as fit the registers, or half of them. Their sizes change no result.
+            column += match (I::WIDE, width - column) {
+                (true, 9..) => self.by_panel::<I, 8, 16>([start, column], left, memory),
+                (true, _) => self.by_panel::<I, 8, 8>([start, column], left, memory),
+                (false, 5..) => self.by_panel::<I, 4, 8>([start, column], left, memory),
+                (false, _) => self.by_panel::<I, 4, 4>([start, column], left, memory),
+            };
         }
     }
 
-    /// Copies `wide` columns of the right matrix, from this row and column on.
+    /// Multiplies `HIGH` rows at once with a panel of `WIDE` columns from a column of the tile on, and returns `WIDE`.
     #[inline(always)]
-    fn copy_panel<const WIDE: usize>(&self, row: usize, column: usize, wide: usize, panel: &mut [[f64; WIDE]]) {
+    fn by_panel<I: Isa, const HIGH: usize, const WIDE: usize>(
+        &mut self,
+        [start, column]: [usize; 2],
+        left: Lines<'_>,
+        memory: &mut [f64],
+    ) -> usize {
+        let panel = &mut memory.as_chunks_mut().0[..left.depth];
+        let height = self.tile.rows.len();
+        self.copy_panel::<WIDE>(start, column, panel);
+        let mut row = 0;
+        while row < height {
+            row += match height - row {
+                rest if rest >= HIGH => self.block::<I, HIGH, WIDE>([row, column], start, left, panel),
+                4.. => self.block::<I, 4, WIDE>([row, column], start, left, panel),
+                2.. => self.block::<I, 2, WIDE>([row, column], start, left, panel),
+                _ => self.block::<I, 1, WIDE>([row, column], start, left, panel),
+            };
+        }
+        WIDE
+    }
+
+    /// Copies columns of the right matrix from a column of the tile on, and zeros after the last.
+    #[inline(always)]
+    fn copy_panel<const WIDE: usize>(&self, row: usize, column: usize, panel: &mut [[f64; WIDE]]) {
         let Matrix { elements, strides: [down, along] } = self.right;
+        let wide = WIDE.min(self.tile.columns.len() - column);
+        let first = (self.tile.columns.start + column) * along;
         for (row, line) in (row..).zip(panel) {
-            let from = &elements[row * down + column * along..];
+            let from = &elements[row * down + first..];
             match from.first_chunk() {
                 Some(from) if along == 1 && wide == WIDE => *line = *from,
                 _ => {
@@ -105,31 +165,43 @@ impl Product<'_, '_> {
         }
     }
 
-    /// Returns the products of rows of the left matrix from `row` on with the panel, whose first row is `start`. Rows
-    /// beyond the last one repeat it.
+    /// Adds the products of `HIGH` rows with the panel to the tile, and returns `HIGH`.
     #[inline(always)]
-    fn sums<I: Isa, const HIGH: usize, const WIDE: usize>(
-        &self,
-        row: usize,
+    fn block<I: Isa, const HIGH: usize, const WIDE: usize>(
+        &mut self,
+        [top, column]: [usize; 2],
         start: usize,
+        left: Lines<'_>,
         panel: &[[f64; WIDE]],
-    ) -> [[f64; WIDE]; HIGH] {
-        let Matrix { elements, strides: [down, along] } = self.left;
-        let last = self.tile.rows.end - 1;
-        // Slices of one length need one check of an index for all rows.
-        let length = (panel.len() - 1) * along + 1;
-        let rows: [&[f64]; HIGH] =
-            std::array::from_fn(|place| &elements[last.min(row + place) * down + start * along..][..length]);
+    ) -> usize {
+        let mut rows = [&[][..]; HIGH];
+        for i in 0..HIGH {
+            // All are as long as the panel: the loop below then checks no index.
+            rows[i] = &left.row(top + i)[..panel.len()];
+        }
         let mut sums = [[0.0; WIDE]; HIGH];
-        for (term, line) in panel.iter().enumerate() {
-            for i in 0..HIGH {
-                let x = rows[i][term * along];
-                for j in 0..WIDE {
-                    sums[i][j] = I::fused_f64(x, line[j], sums[i][j]);
+        for term in 0..panel.len() {
+            // The loop over columns is outermost: the compiler then keeps the sums in registers.
+            for j in 0..WIDE {
+                for i in 0..HIGH {
+                    sums[i][j] = I::fused_f64(rows[i][term], panel[term][j], sums[i][j]);
                 }
             }
         }
-        sums
+        for i in 0..HIGH {
+            let out = &mut self.tile.row(top + i)[column..];
+            match (out.first_chunk_mut(), start) {
+                (Some(out), 0) => *out = sums[i],
+                (Some(out), _) => {
+                    for j in 0..WIDE {
+                        out[j] += sums[i][j];
+                    }
+                }
+                (None, 0) => out.iter_mut().zip(&sums[i]).for_each(|(out, sum)| *out = *sum),
+                (None, _) => out.iter_mut().zip(&sums[i]).for_each(|(out, sum)| *out += sum),
+            }
+        }
+        HIGH
     }
 }
 
@@ -150,7 +222,10 @@ impl CpuKernel for Kernel {
             let (left, right) = self.batches.operands(tile.matrix);
             let left = Matrix::of(a, left, [m, k], self.op.transpose_a);
             let right = Matrix::of(b, right, [k, n], self.op.transpose_b);
-            vectorised(Product { left, right, depth: k, tile });
+            let rows = if left.strides[1] == 1 { 0 } else { tile.rows.len() };
+            with_numbers((PANEL + rows) * DEPTH.min(k), |memory| {
+                vectorised(Product { left, right, depth: k, memory, tile });
+            });
         });
         Ok(())
     }

@@ -113,6 +113,49 @@ fn products() {
     .budget_ms(600);
 }
 
+#[test]
+fn products_of_all_blocks_are_those_of_the_definition() {
+    for (m, n, k) in [1, 2, 3, 4, 5, 7, 8, 9, 13, 64, 67]
+        .into_iter()
+        .flat_map(|m| [1, 7, 8, 9, 15, 16, 17, 33].map(|n| (m, n)))
+        .flat_map(|(m, n)| [1, 7, 9, 255, 257].map(|k| (m, n, k)))
+        .chain([(3, 259, 20), (130, 3, 513)])
+    {
+        let number = |i: usize| ((i * 7919 % 2003) as f64 - 1001.0) / 3.0;
+        let (a, b): (Vec<_>, Vec<_>) = ((0..m * k).map(number).collect(), (0..k * n).map(number).collect());
+        for (transpose_a, transpose_b) in [(false, false), (true, false), (false, true), (true, true)] {
+            let dims = |rows, columns, turned| if turned { [columns, rows] } else { [rows, columns] };
+            let inputs = [tensor(&dims(m, k, transpose_a), &a), tensor(&dims(k, n, transpose_b), &b)];
+            let op = Op::MatMul(MatMul { transpose_a, transpose_b, epilogue: None, ..MatMul::default() });
+            let made = computed(op, &inputs, &[m, n]);
+            for (at, found) in made.into_iter().enumerate() {
+                let (row, column) = (at / n, at % n);
+                let want = dot((0..k).map(|p| {
+                    let a_at = if transpose_a { p * m + row } else { row * k + p };
+                    (a[a_at], b[if transpose_b { column * k + p } else { p * n + column }])
+                }));
+                assert!(close(found, want, 4.0 + k as f64), "{found} rather than {want:?} of {m}×{k}×{n}");
+            }
+        }
+    }
+}
+
+#[test]
+fn numbers_that_are_not_finite_stay_in_their_rows_and_columns() {
+    let (m, n, k) = (11, 19, 5);
+    let (mut a, mut b) = (vec![1.0; m * k], vec![2.0; k * n]);
+    (a[3 * k + 1], b[2 * n + 17]) = (f64::NAN, f64::INFINITY);
+    let op = Op::MatMul(MatMul::default());
+    let made = computed(op, &[tensor(&[m, k], &a), tensor(&[k, n], &b)], &[m, n]);
+    for (at, found) in made.into_iter().enumerate() {
+        match (at / n, at % n) {
+            (3, _) => assert!(found.is_nan(), "{found}"),
+            (_, 17) => assert_eq!(found, f64::INFINITY),
+            _ => assert_eq!(found, 10.0),
+        }
+    }
+}
+
 /// Random image, window and parameters of a convolution: sizes of the image and the window, strides, pads, dilations.
 type Window = [[usize; 2]; 4];
 
