@@ -11,7 +11,7 @@ const MANY: usize = 14;
 /// Outputs of each of two rows that are computed at once, if a row has no more.
 const HALF: usize = MANY / 2;
 
-/// Outputs that are computed at once with few registers.
+/// Outputs that are computed at once for a short rest of a row, and with few registers.
 const FEW: usize = 4;
 
 /// [`Sums`] over panels of a vector of output channels. `made` holds three of them, over all outputs of the tile: two
@@ -57,12 +57,16 @@ impl Sums<'_, '_> {
     #[inline(always)]
     fn panel<I: Isa, const VECTORS: usize>(&self, panel: usize, made: &mut [f32]) {
         let (wide, pixels) = (self.kernel.geometry.output[1], self.tile.columns.len());
-        let ends: [[I::Vector; 4]; VECTORS] = std::array::from_fn(|v| {
-            std::array::from_fn(|at| {
-                let end = |lane: usize| self.finishes.get(panel + v * LANES + lane).map_or(0.0, |finish| finish[at]);
-                I::load(&std::array::from_fn(end))
-            })
-        });
+        // Loops instead of closures that make arrays: the compiler does not inline those.
+        let mut ends = [[[0.0; LANES]; 4]; VECTORS];
+        for (v, ends) in ends.iter_mut().enumerate() {
+            let finishes = self.finishes[panel + v * LANES..].iter().take(LANES);
+            for (lane, finish) in finishes.enumerate() {
+                for at in 0..4 {
+                    ends[at][lane] = finish[at];
+                }
+            }
+        }
         let rows = pixels / wide;
         let mut row = 0;
         if I::WIDE && wide <= HALF {
@@ -82,7 +86,8 @@ impl Sums<'_, '_> {
                 // Blocks of about the same size.
                 let left = wide - x;
                 x += match left.div_ceil(left.div_ceil(MANY)) {
-                    ..=8 => self.outputs::<I, 1, 8, VECTORS>([row, x], panel, &ends, made),
+                    ..=FEW => self.outputs::<I, 1, FEW, VECTORS>([row, x], panel, &ends, made),
+                    5..=8 => self.outputs::<I, 1, 8, VECTORS>([row, x], panel, &ends, made),
                     9..=10 => self.outputs::<I, 1, 10, VECTORS>([row, x], panel, &ends, made),
                     11..=12 => self.outputs::<I, 1, 12, VECTORS>([row, x], panel, &ends, made),
                     _ => self.outputs::<I, 1, MANY, VECTORS>([row, x], panel, &ends, made),
@@ -97,7 +102,7 @@ impl Sums<'_, '_> {
         &self,
         [row, x]: [usize; 2],
         panel: usize,
-        ends: &[[I::Vector; 4]; VECTORS],
+        ends: &[[[f32; LANES]; 4]; VECTORS],
         made: &mut [f32],
     ) -> usize {
         let geometry = &self.kernel.geometry;
@@ -119,7 +124,9 @@ impl Sums<'_, '_> {
                 }
             }
         }
-        for (v, [scale, bias, least, greatest]) in ends.iter().copied().enumerate() {
+        for (v, [scale, bias, least, greatest]) in ends.iter().enumerate() {
+            let (scale, bias) = (I::load(scale), I::load(bias));
+            let (least, greatest) = (I::load(least), I::load(greatest));
             // Loops with constant bounds; otherwise the sums would not stay in registers.
             for (r, sums) in sums.iter().enumerate() {
                 let made = made[(v * pixels + (row + r) * wide + x) * LANES..].as_chunks_mut().0;
