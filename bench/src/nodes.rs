@@ -97,7 +97,7 @@ pub fn reductions(dims: [usize; 2]) -> [(&'static str, NodeSpec); 8] {
 pub fn recurrent(kind: RecurrentKind, [steps, batch, units]: [usize; 3]) -> NodeSpec {
     let (wide, state) = (kind.gates() * units, [batch, units]);
     let inputs: [&[usize]; 5] = [&[steps, batch, wide], &[wide, units], &[wide], &state, &state];
-    let op = Op::Recurrent(Recurrent { kind, reverse: false });
+    let op = Op::Recurrent(Recurrent::new(kind));
     let mut node = node(op, &inputs[..3 + kind.states()], &[steps, batch, units]);
     node.outputs.extend((0..kind.states()).map(|_| spec(&state)));
     node

@@ -29,7 +29,7 @@ pub(super) fn recurrent(writer: &mut GraphWriter<'_>, op: &Recurrent) -> Option<
     };
     let mut hidden = writer.memory(writer.input(3)?, state);
     let mut cell = match op.kind {
-        RecurrentKind::Gru { .. } => None,
+        RecurrentKind::Rnn | RecurrentKind::Gru { .. } => None,
         RecurrentKind::Lstm => Some(writer.memory(writer.input(4)?, state)),
     };
     let mut made: Vec<Id> = Vec::with_capacity(steps);
@@ -40,6 +40,7 @@ pub(super) fn recurrent(writer: &mut GraphWriter<'_>, op: &Recurrent) -> Option<
             (RecurrentKind::Gru { linear_before_reset }, _) => {
                 gru_step(writer, &layer, step, hidden, read, linear_before_reset)
             }
+            (RecurrentKind::Rnn, _) => gate(writer, &layer, step, 0, read),
             (RecurrentKind::Lstm, None) => return None,
         };
         made.push(hidden);

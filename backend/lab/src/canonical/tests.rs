@@ -246,11 +246,12 @@ fn recurrent_layers_are_steps_that_wait_for_each_other() {
         (RecurrentKind::Gru { linear_before_reset: true }, 3, 7),
         (RecurrentKind::Gru { linear_before_reset: false }, 3, 8),
         (RecurrentKind::Lstm, 4, 10),
+        (RecurrentKind::Rnn, 1, 2),
     ] {
         let mut maker = Maker::new();
         let mut inputs = vec![maker.input(&[steps, batch, gates * units]), maker.input(&[gates * units, units])];
         inputs.extend([maker.input(&[gates * units]), maker.input(&[batch, units]), maker.input(&[batch, units])]);
-        let made = maker.node(Op::Recurrent(Recurrent { kind, reverse: false }), &inputs, &[steps, batch, units]);
+        let made = maker.node(Op::Recurrent(Recurrent::new(kind)), &inputs, &[steps, batch, units]);
         let last = maker.node(relu(), &[made], &[steps, batch, units]);
         let found = converted(&maker.finish(&[last]), 1);
         assert_eq!(found.graph.task_ids().count(), steps * tasks_a_step + 1, "{kind:?}");

@@ -201,5 +201,5 @@ fn layer(kind: RecurrentKind, [steps, batch, units]: [usize; 3]) -> Probe {
     let given = [floats(&[steps, batch, wide]), floats(&[wide, units]), floats(&[wide])];
     let inputs = given.into_iter().chain(states.clone()).collect();
     let outputs = std::iter::once(floats(&[steps, batch, units])).chain(states).collect();
-    Probe { spec: NodeSpec { op: Op::Recurrent(Recurrent { kind, reverse: false }), inputs, outputs }, made: 1 }
+    Probe { spec: NodeSpec { op: Op::Recurrent(Recurrent::new(kind)), inputs, outputs }, made: 1 }
 }

@@ -218,7 +218,7 @@ impl Made {
                 let recurrent = self.constant(random, &[4 * units, units]);
                 let bias = self.constant(random, &[4 * units]);
                 let states = [(); 2].map(|()| self.constant(random, &[dims[1], units]));
-                let op = Op::Recurrent(Recurrent { kind: RecurrentKind::Lstm, reverse: false });
+                let op = Op::Recurrent(Recurrent::new(RecurrentKind::Lstm));
                 let read: [&[usize]; 5] = [
                     &[dims[0], dims[1], 4 * units],
                     &[4 * units, units],

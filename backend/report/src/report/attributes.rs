@@ -73,13 +73,17 @@ fn own(spec: &NodeSpec) -> Vec<Attribute> {
             vec![of("axes from", axis), of("epsilon", format!("{epsilon:?}")), is("subtracts the mean", *center)]
         }
         Op::Resize(op) => resize(op),
-        Op::Recurrent(Recurrent { kind, reverse }) => {
+        Op::Recurrent(Recurrent { kind, reverse, clip, coupled }) => {
             let cell = match kind {
                 RecurrentKind::Gru { linear_before_reset: true } => "GRU, reset after the product",
                 RecurrentKind::Gru { linear_before_reset: false } => "GRU, reset before the product",
                 RecurrentKind::Lstm => "LSTM",
+                RecurrentKind::Rnn => "RNN",
             };
-            vec![of("cell", cell), is("from the last step", *reverse)]
+            let mut rows = vec![of("cell", cell), is("from the last step", *reverse)];
+            rows.extend(clip.map(|clip| of("arguments at most", format!("{clip:?}"))));
+            rows.extend(coupled.then(|| is("coupled gates", true)));
+            rows
         }
         Op::Transpose(op) => vec![list("order of axes", &op.permutation)],
         Op::Concat(op) => vec![of("axis", op.axis)],

@@ -255,14 +255,20 @@ fn layers_of_every_option_follow_their_definitions() {
         USUAL,
         Case { peepholes: true, ..USUAL },
         Case { coupled: true, clip: Some(0.4), ..USUAL },
+        Case { coupled: true, peepholes: true, clip: Some(0.4), ..USUAL },
+        Case { coupled: true, ..USUAL },
+        Case { clip: Some(0.2), ..USUAL },
         Case { lengths: Some([1, 3]), ..USUAL },
         Case { lengths: Some([2, 1]), peepholes: true, batch_first: true, ..USUAL },
         Case { activations: &["HardSigmoid", "Softsign", "Relu", "Sigmoid", "Affine", "Softplus"], ..USUAL },
         gru,
+        Case { linear_before_reset: true, clip: Some(0.3), ..gru },
+        Case { clip: Some(0.3), ..gru },
         Case { linear_before_reset: true, lengths: Some([3, 2]), ..gru },
         Case { lengths: Some([2, 3]), clip: Some(0.3), batch_first: true, ..gru },
         Case { activations: &["HardSigmoid", "LeakyRelu", "Sigmoid", "ScaledTanh"], linear_before_reset: true, ..gru },
         rnn,
+        Case { clip: Some(0.3), batch_first: true, ..rnn },
         Case { lengths: Some([1, 2]), batch_first: true, ..rnn },
         Case { activations: &["Elu", "ThresholdedRelu"], clip: Some(0.8), ..rnn },
     ];
@@ -284,7 +290,8 @@ fn time_steps_that_become_nodes_have_a_bound_in_each_layer() {
     let weight = |name: &str| TensorProto::f32s(name, &[1, 1, 1], &[0.5]);
     let refusal = |layers: usize, time: i64| {
         let x = TensorProto::f32s("x", &[time, 1, 1], &vec![1.0; time as usize]);
-        let layer = |at: usize| NodeProto::of("RNN", &["x", "w", "r"], &[&format!("y{at}")]);
+        let relu = || AttributeProto::strings("activations", &["Relu"]);
+        let layer = |at: usize| NodeProto::of("RNN", &["x", "w", "r"], &[&format!("y{at}")]).with(relu());
         answers_of((0..layers).map(layer).collect(), vec![x, weight("w"), weight("r")]).err()
     };
     assert_eq!((refusal(1, 1024), refusal(17, 1024)), (None, None));

@@ -1,4 +1,4 @@
-//! Recurrent layers (GRU and LSTM) of 64-bit floats, one time step after the other; threads divide the batch.
+//! Recurrent layers of 64-bit floats, one time step after the other; threads divide the batch.
 
 use super::dot;
 use anabranch_cpu_base::elements::{elements, elements_mut};
@@ -6,6 +6,11 @@ use anabranch_cpu_base::math::sigmoid_f64 as sigmoid;
 use anabranch_cpu_base::{Call, CpuKernel};
 use anabranch_op::error::KernelError;
 use anabranch_op::op::{NodeSpec, Recurrent, RecurrentKind};
+
+/// Returns `x` within ±`limit`; NaN stays NaN.
+fn bounded(x: f64, limit: f64) -> f64 {
+    if x.abs() > limit { limit.copysign(x) } else { x }
+}
 
 /// Kernel of a recurrent layer of one size.
 struct Kernel {
@@ -54,24 +59,33 @@ impl Kernel {
         let units = self.units;
         let (state, rest) = memory.split_at_mut(units);
         let (next, third) = rest.split_at_mut(units);
+        let limit = self.op.clip.map_or(f64::INFINITY, f64::from);
+        let (squash, tanh) = (|x: f64| sigmoid(bounded(x, limit)), |x: f64| bounded(x, limit).tanh());
         match self.op.kind {
+            RecurrentKind::Rnn => {
+                for (unit, next) in next.iter_mut().enumerate() {
+                    *next = tanh(step.input(0, unit, units) + step.hidden(0, unit, state));
+                }
+            }
             RecurrentKind::Lstm => {
                 for (unit, (next, cell)) in next.iter_mut().zip(third).enumerate() {
                     let gate = |gate: usize| step.input(gate, unit, units) + step.hidden(gate, unit, state);
-                    *cell = sigmoid(gate(2)) * *cell + sigmoid(gate(0)) * gate(3).tanh();
-                    *next = sigmoid(gate(1)) * cell.tanh();
+                    let taken = squash(gate(0));
+                    let forget = if self.op.coupled { 1.0 - taken } else { squash(gate(2)) };
+                    *cell = forget * *cell + taken * tanh(gate(3));
+                    *next = squash(gate(1)) * tanh(*cell);
                 }
             }
             RecurrentKind::Gru { linear_before_reset } => {
                 let gate =
-                    |gate: usize, unit: usize| sigmoid(step.input(gate, unit, units) + step.hidden(gate, unit, state));
+                    |gate: usize, unit: usize| squash(step.input(gate, unit, units) + step.hidden(gate, unit, state));
                 for (unit, passed) in third.iter_mut().enumerate() {
                     *passed =
                         gate(1, unit) * if linear_before_reset { step.hidden(2, unit, state) } else { state[unit] };
                 }
                 for (unit, next) in next.iter_mut().enumerate() {
                     let candidate = if linear_before_reset { third[unit] } else { step.hidden(2, unit, third) };
-                    let (kept, new) = (gate(0, unit), (step.input(2, unit, units) + candidate).tanh());
+                    let (kept, new) = (gate(0, unit), tanh(step.input(2, unit, units) + candidate));
                     *next = (1.0 - kept) * new + kept * state[unit];
                 }
             }

@@ -459,6 +459,7 @@ fn layers() {
     arbtest(|u| {
         let (steps, batch, units) = (size(u, 4)?, size(u, 3)?, size(u, 11)?);
         let kind = *u.choose(&[
+            RecurrentKind::Rnn,
             RecurrentKind::Lstm,
             RecurrentKind::Gru { linear_before_reset: true },
             RecurrentKind::Gru { linear_before_reset: false },
@@ -481,7 +482,12 @@ fn layers() {
         let spec = |dims: &[usize]| TensorSpec::new(DType::F64, shape(dims));
         let mut outputs = vec![spec(&[steps, batch, units])];
         outputs.extend((0..states).map(|_| spec(&[batch, units])));
-        let op = Op::Recurrent(Recurrent { kind, reverse });
+        let coupled = kind == RecurrentKind::Lstm && u.arbitrary()?;
+        let clip = if u.arbitrary()? { Some(0.4) } else { None };
+        let bound = clip.map_or(f64::INFINITY, f64::from);
+        let squash = |x: f64| squash(x.clamp(-bound, bound));
+        let tanh = |x: f64| x.clamp(-bound, bound).tanh();
+        let op = Op::Recurrent(Recurrent { kind, reverse, clip, coupled });
         let node = NodeSpec { op, inputs: inputs.iter().map(|input| input.spec().clone()).collect(), outputs };
         let made = run_all_ways(&node, &inputs);
         let all = made[0].elements::<f64>().expect("f64");
@@ -500,9 +506,11 @@ fn layers() {
                 for unit in 0..units {
                     let gate = |gate: usize| input(gate, unit) + hidden(gate, unit, &before);
                     h[unit] = match kind {
+                        RecurrentKind::Rnn => tanh(gate(0)),
                         RecurrentKind::Lstm => {
-                            c[unit] = squash(gate(2)) * c[unit] + squash(gate(0)) * gate(3).tanh();
-                            squash(gate(1)) * c[unit].tanh()
+                            let forget = if coupled { 1.0 - squash(gate(0)) } else { squash(gate(2)) };
+                            c[unit] = forget * c[unit] + squash(gate(0)) * tanh(gate(3));
+                            squash(gate(1)) * tanh(c[unit])
                         }
                         RecurrentKind::Gru { linear_before_reset } => {
                             let reset = |k: usize| squash(input(1, k) + hidden(1, k, &before));
@@ -513,7 +521,7 @@ fn layers() {
                                 hidden(2, unit, &passed)
                             };
                             let kept = squash(gate(0));
-                            (1.0 - kept) * (input(2, unit) + candidate).tanh() + kept * before[unit]
+                            (1.0 - kept) * tanh(input(2, unit) + candidate) + kept * before[unit]
                         }
                     };
                 }

@@ -33,7 +33,7 @@ fn recurrent(kind: RecurrentKind, units: usize) -> NodeSpec {
     let outputs: [&[usize]; 3] = [&[4, 1, units], &[1, units], &[1, units]];
     let specs = |all: &[&[usize]]| all.iter().map(|dims| spec(dims)).collect();
     let (inputs, outputs) = (specs(&inputs[..3 + kind.states()]), specs(&outputs[..1 + kind.states()]));
-    NodeSpec { op: Op::Recurrent(Recurrent { kind, reverse: false }), inputs, outputs }
+    NodeSpec { op: Op::Recurrent(Recurrent::new(kind)), inputs, outputs }
 }
 
 /// Returns a convolution of images of 56 × 56.

@@ -1,4 +1,4 @@
-//! One direction of a GRU or an LSTM.
+//! One direction of a recurrent layer.
 
 use super::kernel::Recorder;
 use super::limits::{MOST_PASSES, THREADS};
@@ -104,7 +104,12 @@ impl Layer<'_> {
         shader.read("p", "f32", recorder.input(0)?).read("r", "f32", weights);
         shader.read("bias", "f32", recorder.input(2)?).read("h0", "f32", recorder.input(3)?);
         shader.write("y", "f32", recorder.output(0)?).write("last_h", "f32", recorder.output(1)?);
+        shader.constant("COUPLED", usize::from(self.op.coupled)).code(&bound(self.op.clip));
         match self.op.kind {
+            RecurrentKind::Rnn => {
+                shader.code(&sums("gates", "hidden", 0..1));
+                shader.code(NO_CELL_STATE).code(include_str!("recurrent_rnn.wgsl"));
+            }
             RecurrentKind::Gru { linear_before_reset: true } => {
                 shader.code(&sums("gates", "hidden", 0..3));
                 shader.code(NO_CELL_STATE).code(include_str!("recurrent_gru_reset_after.wgsl"));
@@ -121,6 +126,16 @@ impl Layer<'_> {
         }
         recorder.dispatch(&shader, self.batches)
     }
+}
+
+/// Returns a WGSL function `bounded` of an argument of sigmoid or tanh.
+fn bound(clip: Option<f32>) -> String {
+    let value = match clip {
+        // A comparison with NaN is false, and leaves it.
+        Some(clip) => format!("select(select(x, f32({clip:e}), x > {clip:e}), f32(-{clip:e}), x < -{clip:e})"),
+        None => "x".into(),
+    };
+    format!("fn bounded(x: f32) -> f32 {{\n    return {value};\n}}\n")
 }
 
 /// Returns a WGSL function `name(unit)` of the sums of `gates` over the array `state`, with the biases: a number or a
@@ -157,9 +172,11 @@ mod tests {
             (gru(true), [100, 1, 256]),
             (gru(false), [130, 2, 200]),
             (RecurrentKind::Lstm, [40, 1, 320]),
+            (RecurrentKind::Rnn, [3, 2, 5]),
+            (RecurrentKind::Rnn, [2, 1, 259]),
         ] {
-            for (reverse, constant) in [(false, true), (true, false)] {
-                let op = Recurrent { kind, reverse };
+            for (reverse, constant, clip) in [(false, true, None), (true, false, Some(0.3))] {
+                let op = Recurrent { kind, reverse, clip, coupled: reverse && kind == RecurrentKind::Lstm };
                 let [t, b, u] = sizes;
                 let g = kind.gates() * u;
                 let (projected, weights, state) = ([t, b, g], [g, u], [b, u]);
@@ -185,7 +202,7 @@ mod tests {
 
     #[test]
     fn too_many_units_are_left_to_other_devices() {
-        let op = Recurrent { kind: RecurrentKind::Gru { linear_before_reset: false }, reverse: false };
+        let op = Recurrent::new(RecurrentKind::Gru { linear_before_reset: false });
         let u = MOST_UNITS + 1;
         let ins: &[&[usize]] = &[&[1, 1, 3 * u], &[3 * u, u], &[3 * u], &[1, u]];
         let node = node(Op::Recurrent(op.clone()), ins, &[&[1, 1, u], &[1, u]]);

@@ -2,9 +2,9 @@
 // 256-th unit. The sums of a unit run over the weights in order. A long sequence takes several dispatches, which pass
 // the state in the outputs.
 //
-// Declared by recurrent.rs: p, r, bias, h0, y, last_h and for an LSTM c0 and last_c; UNITS, GATES, REVERSE, R_ROW and
-// R_DEPTH (strides of r), and the cell: first_kept, last_kept, keep_last and advance, which computes `next`;
-// parameters.steps, .batches, .first_step and .end_step of this dispatch.
+// Declared by recurrent.rs: p, r, bias, h0, y, last_h and for an LSTM c0 and last_c; UNITS, GATES, REVERSE, COUPLED,
+// R_ROW and R_DEPTH (strides of r), bounded, and the cell: first_kept, last_kept, keep_last and advance, which computes
+// `next`; parameters.steps, .batches, .first_step and .end_step of this dispatch.
 
 // The hidden state by fours, whose index is checked once. They are no vectors: a thread that writes one component of a
 // vector may write the others, too.

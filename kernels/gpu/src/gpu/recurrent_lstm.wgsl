@@ -15,12 +15,15 @@ fn keep_last(index: u32, value: f32) {
 fn advance(first: u32, thread: u32) {
     for (var unit = thread; unit < UNITS; unit = unit + 256u) {
         let gates = gates(unit);
-        let take = sigmoid(p[first + unit] + gates.x);
-        let give = sigmoid(p[first + UNITS + unit] + gates.y);
-        let retain = sigmoid(p[first + 2u * UNITS + unit] + gates.z);
-        let proposed = tanh_of(p[first + 3u * UNITS + unit] + gates.w);
+        let take = sigmoid(bounded(p[first + unit] + gates.x));
+        let give = sigmoid(bounded(p[first + UNITS + unit] + gates.y));
+        var retain = opaque(1.0 - take, 2097152u);
+        if COUPLED == 0u {
+            retain = sigmoid(bounded(p[first + 2u * UNITS + unit] + gates.z));
+        }
+        let proposed = tanh_of(bounded(p[first + 3u * UNITS + unit] + gates.w));
         let cell = retain * kept[unit] + take * proposed;
         kept[unit] = cell;
-        next[unit / 4u][unit % 4u] = give * tanh_of(cell);
+        next[unit / 4u][unit % 4u] = give * tanh_of(bounded(cell));
     }
 }

@@ -3,7 +3,9 @@
 //! Some nodes are sound, but a device's kernels cannot compute them, or only their arithmetic limits a size. The
 //! device's own checks reject such nodes. Sizes of matrix products are checked when they are computed.
 
-use super::{Expression, Fourier, Gather, NarrowFormat, NarrowMatMul, NodeSpec, Op, Rounding, Slice, Step, TopK};
+use super::{
+    Expression, Fourier, Gather, NarrowFormat, NarrowMatMul, NodeSpec, Op, RecurrentKind, Rounding, Slice, Step, TopK,
+};
 use crate::dtype::DType;
 use crate::error::KernelError;
 use crate::shape::Shape;
@@ -379,7 +381,10 @@ impl NodeSpec {
             && has(&self.inputs[2], Some(wide))
             && has(&self.outputs[0], Some(steps * batch * units))
             && states.all(|state| has(state, Some(batch * units)));
-        self.require(fits, "its sizes agree")
+        self.require(fits, "its sizes agree")?;
+        let Op::Recurrent(op) = &self.op else { return Ok(()) };
+        self.require(op.clip.is_none_or(|clip| clip > 0.0 && clip.is_finite()), "its bound is finite and above 0")?;
+        self.require(!op.coupled || op.kind == RecurrentKind::Lstm, "only an LSTM has coupled gates")
     }
 
     /// Returns the time steps, batch size and units of a recurrent layer, and its number of gates.

@@ -589,7 +589,7 @@ mod tests {
 
     #[test]
     fn recurrent_layers_read_their_weights_at_every_step() {
-        let op = Op::Recurrent(Recurrent { kind: RecurrentKind::Lstm, reverse: false });
+        let op = Op::Recurrent(Recurrent::new(RecurrentKind::Lstm));
         let inputs: [&[usize]; 5] = [&[5, 2, 32], &[32, 8], &[32], &[2, 8], &[2, 8]];
         let want = vec![80.0 * 4.0 * 20.0, 320.0, 5.0 * 256.0, 5.0, 0.0];
         assert_eq!(family(op, &inputs, &[5, 2, 8]), ("lstm", want));

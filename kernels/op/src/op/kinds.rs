@@ -382,6 +382,8 @@ pub struct Normalize {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecurrentKind {
+    /// One gate, whose argument passes tanh and becomes the state.
+    Rnn,
     /// Gates z, r, h.
     Gru {
         /// Applies the reset gate after the product with the recurrent weights.
@@ -394,27 +396,44 @@ pub enum RecurrentKind {
 impl RecurrentKind {
     /// Returns the number of gates.
     pub const fn gates(self) -> usize {
-        if matches!(self, Self::Lstm) { 4 } else { 3 }
+        match self {
+            Self::Rnn => 1,
+            Self::Gru { .. } => 3,
+            Self::Lstm => 4,
+        }
     }
 
     /// Returns the number of tensors that pass from one time step to the next: h, and for an LSTM c.
     pub const fn states(self) -> usize {
-        self.gates() - 2
+        if matches!(self, Self::Lstm) { 2 } else { 1 }
     }
 }
 
 /// One direction of a recurrent layer, with sigmoid and tanh activations.
 ///
-/// The product of the inputs with the weights is computed before, as a [`MatMul`]. There are `g` = 3 (GRU) or 4 (LSTM)
-/// gates and `u` units. Inputs: P `[t, b, g·u]` (`X·Wᵀ` plus the input bias), R `[g·u, u]`, the recurrent bias `[g·u]`,
-/// h₀ `[b, u]`, and for an LSTM c₀ `[b, u]`. Outputs: Y `[t, b, u]`, the last h `[b, u]`, and for an LSTM the last c
-/// `[b, u]`. Floats.
+/// The product of the inputs with the weights is computed before, as a [`MatMul`]. There are `g` = 1 (RNN), 3 (GRU) or
+/// 4 (LSTM) gates and `u` units. Inputs: P `[t, b, g·u]` (`X·Wᵀ` plus the input bias), R `[g·u, u]`, the recurrent bias
+/// `[g·u]`, h₀ `[b, u]`, and for an LSTM c₀ `[b, u]`. Outputs: Y `[t, b, u]`, the last h `[b, u]`, and for an LSTM the
+/// last c `[b, u]`. Floats.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Recurrent {
     /// Kind of the cell.
     pub kind: RecurrentKind,
     /// Runs from the last time step to the first; Y stays in input order.
     pub reverse: bool,
+    /// Greatest magnitude of the arguments of sigmoid and tanh, a finite number above 0. NaN stays NaN.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clip: Option<f32>,
+    /// Whether an LSTM's forget gate is one minus its input gate.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub coupled: bool,
+}
+
+impl Recurrent {
+    /// Returns a layer that runs forwards, without clipped arguments or coupled gates.
+    pub const fn new(kind: RecurrentKind) -> Self {
+        Self { kind, reverse: false, clip: None, coupled: false }
+    }
 }
 
 /// Permutation of axes: output axis `i` is input axis `permutation[i]`. Any type.

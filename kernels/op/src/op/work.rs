@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn recurrent_weights_are_read_at_every_step() {
         let (steps, batch, units) = (5, 2, 8);
-        let op = Op::Recurrent(Recurrent { kind: RecurrentKind::Gru { linear_before_reset: true }, reverse: false });
+        let op = Op::Recurrent(Recurrent::new(RecurrentKind::Gru { linear_before_reset: true }));
         let inputs: [&[usize]; 4] = [&[steps, batch, 3 * units], &[3 * units, units], &[3 * units], &[batch, units]];
         let got = work(op, &inputs, &[steps, batch, units]);
         // 80 states of three gates, each a product of 8 multiply-adds and four operations of the cell.

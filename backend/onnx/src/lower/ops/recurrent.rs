@@ -4,7 +4,7 @@ use super::quantize::on_own_grid;
 use super::recurrent_cell::{Activation, Kind};
 use super::unrolled::Unrolled;
 use super::{Builder, Entry, Epilogue, Fault, Operator, View, integers, working};
-use anabranch_kernels::op::{Binary, Expression, MatMul, Op, Recurrent, RecurrentKind};
+use anabranch_kernels::op::{Binary, Expression, MatMul, Op, Recurrent};
 use anabranch_kernels::{DType, Shape, TensorSpec};
 
 pub(super) const TABLE: &[Entry] = &[("GRU", gru), ("LSTM", lstm), ("RNN", rnn)];
@@ -18,7 +18,7 @@ struct Layer<'a> {
     reversed: Vec<bool>,
     /// Functions of each direction.
     activations: Vec<Activation>,
-    clip: Option<f64>,
+    clip: Option<f32>,
     coupled: bool,
     /// Whether inputs and states are put on grids of their own ranges before they are multiplied.
     on_grid: bool,
@@ -82,7 +82,7 @@ impl<'a> Layer<'a> {
             return Err(Fault::attribute("hidden_size", hidden, format!("the recurrent weights' {units}")));
         }
         let activations = Activation::read(operator, kind, reversed.len())?;
-        let clip = operator.node.float("clip")?.filter(|clip| *clip > 0.0).map(f64::from);
+        let clip = operator.node.float("clip")?.filter(|clip| *clip > 0.0 && clip.is_finite());
         let coupled = kind == Kind::Lstm && operator.flag("input_forget", false)?;
         let lengths = lengths(operator, builder, [time, batch])?;
         Ok(Self {
@@ -137,10 +137,10 @@ impl<'a> Layer<'a> {
         let op = MatMul { transpose_b: true, ..MatMul::default() };
         let projected = self.builder.product(op, &flat, &weights, vec![rows, wide], epilogue)?;
         let initial = (0..states).map(|state| self.initial(5 + state, direction)).collect::<Result<Vec<_>, _>>()?;
-        match self.kind.op().filter(|_| self.is_usual(direction)) {
-            Some(kind) => self.scanned((kind, direction), [projected, recurrent, recurrent_bias], initial),
-            None => self.unrolled(direction, [recurrent, recurrent_bias])?.lower(self.builder, &projected, initial),
+        if self.is_usual(direction) {
+            return self.scanned(direction, [projected, recurrent, recurrent_bias], initial);
         }
+        self.unrolled(direction, [recurrent, recurrent_bias])?.lower(self.builder, &projected, initial)
     }
 
     /// Returns the functions of a direction.
@@ -156,8 +156,7 @@ impl<'a> Layer<'a> {
 
     /// Whether a direction has none of the options that the recurrent op lacks.
     fn is_usual(&self, direction: usize) -> bool {
-        let options =
-            self.clip.is_some() || self.coupled || self.on_grid || self.lengths.is_some() || self.has_peepholes();
+        let options = self.on_grid || self.lengths.is_some() || self.has_peepholes();
         !options && self.functions(direction) == self.kind.usual()
     }
 
@@ -173,7 +172,7 @@ impl<'a> Layer<'a> {
         Ok(Unrolled {
             kind: self.kind,
             activations,
-            clip: self.clip,
+            clip: self.clip.map(f64::from),
             coupled: self.coupled,
             on_grid: self.on_grid,
             recurrent,
@@ -188,7 +187,7 @@ impl<'a> Layer<'a> {
     /// Emits a direction as one op, from the projected input, the recurrent weights and their bias.
     fn scanned(
         &mut self,
-        (kind, direction): (RecurrentKind, usize),
+        direction: usize,
         [projected, recurrent, bias]: [View; 3],
         initial: Vec<View>,
     ) -> Result<Vec<View>, Fault> {
@@ -200,7 +199,8 @@ impl<'a> Layer<'a> {
         let sequence = TensorSpec::new(self.work(), Shape::new(vec![self.time, self.batch, self.units])?);
         let mut specs = vec![sequence];
         specs.extend(std::iter::repeat_n(state, states));
-        let op = Recurrent { kind, reverse: self.reversed[direction] };
+        let (kind, reverse) = (self.kind.op(), self.reversed[direction]);
+        let op = Recurrent { kind, reverse, clip: self.clip, coupled: self.coupled };
         self.builder.emit(Op::Recurrent(op), &inputs, specs)
     }
 

@@ -22,12 +22,12 @@ impl Kind {
         }
     }
 
-    /// Returns the kind of the op that computes a layer of these cells, if there is one.
-    pub(super) const fn op(self) -> Option<RecurrentKind> {
+    /// Returns the kind of the op that computes a layer of these cells.
+    pub(super) const fn op(self) -> RecurrentKind {
         match self {
-            Self::Rnn => None,
-            Self::Gru { linear_before_reset } => Some(RecurrentKind::Gru { linear_before_reset }),
-            Self::Lstm => Some(RecurrentKind::Lstm),
+            Self::Rnn => RecurrentKind::Rnn,
+            Self::Gru { linear_before_reset } => RecurrentKind::Gru { linear_before_reset },
+            Self::Lstm => RecurrentKind::Lstm,
         }
     }
 

@@ -1,7 +1,6 @@
 //! Recurrent layers unrolled into nodes for each time step, for options that the recurrent op lacks.
 //!
-//! These are layers without gates, other activations, clipped or coupled gates, and gates that see the cell. States on
-//! a grid, and sequences of different lengths, are unrolled, too.
+//! These are other activations, gates that see the cell, states on a grid, and sequences of different lengths.
 
 use super::quantize::on_own_grid;
 use super::recurrent_cell::{Activation, Kind};
@@ -53,7 +52,7 @@ impl Unrolled {
         mut states: Vec<View>,
     ) -> Result<Vec<View>, Fault> {
         let [time, batch, units] = self.sizes;
-        let what = "time steps of a layer of other than the usual gates, of states on grids, or of sequences of different lengths";
+        let what = "time steps of a layer of other than the usual functions, of gates that see the cell, of states on grids, or of sequences of different lengths";
         Builder::require_few(time, what)?;
         let parts = self.parts(builder)?;
         let mut sequence = vec![None; time];

@@ -13,6 +13,36 @@ use std::marker::PhantomData;
 /// Numbers of neighbouring units.
 type Vector = [f32; LANES];
 
+/// Options of a layer that its gates read.
+#[derive(Clone, Copy)]
+pub(super) struct Options {
+    /// Greatest magnitude of the arguments of sigmoid and tanh, or infinity.
+    pub(super) limit: f32,
+    /// Whether an LSTM's forget gate is one minus its input gate.
+    pub(super) coupled: bool,
+}
+
+impl Options {
+    /// Returns the sigmoid of a bounded argument.
+    #[inline(always)]
+    fn sigmoid<I: Isa>(self, x: f32) -> f32 {
+        sigmoid::<I>(self.bounded(x))
+    }
+
+    /// Returns tanh of a bounded argument.
+    #[inline(always)]
+    fn tanh<I: Isa>(self, x: f32) -> f32 {
+        tanh::<I>(self.bounded(x))
+    }
+
+    /// Returns `x` within the limit; NaN stays NaN.
+    #[inline(always)]
+    fn bounded(self, x: f32) -> f32 {
+        let x = if x > self.limit { self.limit } else { x };
+        if x < -self.limit { -self.limit } else { x }
+    }
+}
+
 /// Function that a round applies to the products, in vectors of units. Functions are inlined always.
 pub(super) trait Cell<const GATES: usize> {
     /// Number of its first gate.
@@ -22,7 +52,13 @@ pub(super) trait Cell<const GATES: usize> {
 
     /// Returns the vector that the round writes. Its arguments are the gates' inputs, the products with the state that
     /// the round reads, and the part of that state for the round's own units.
-    fn next<I: Isa>(input: [Vector; GATES], hidden: [Vector; GATES], before: Vector, kept: &mut [Vector]) -> Vector;
+    fn next<I: Isa>(
+        options: Options,
+        input: [Vector; GATES],
+        hidden: [Vector; GATES],
+        before: Vector,
+        kept: &mut [Vector],
+    ) -> Vector;
 }
 
 /// LSTM cell with the gates i, o, f, c. Keeps the cell state.
@@ -33,15 +69,26 @@ impl Cell<4> for Lstm {
     const KEPT: usize = 1;
 
     #[inline(always)]
-    fn next<I: Isa>(input: [Vector; 4], hidden: [Vector; 4], _: Vector, kept: &mut [Vector]) -> Vector {
-        let (cell, mut out) = (&mut kept[0], [0.0; LANES]);
-        for u in 0..LANES {
-            let i = sigmoid::<I>(input[0][u] + hidden[0][u]);
-            let f = sigmoid::<I>(input[2][u] + hidden[2][u]);
-            cell[u] = f * cell[u] + i * tanh::<I>(input[3][u] + hidden[3][u]);
+    fn next<I: Isa>(
+        options: Options,
+        input: [Vector; 4],
+        hidden: [Vector; 4],
+        _: Vector,
+        kept: &mut [Vector],
+    ) -> Vector {
+        let (cell, mut forget, mut out) = (&mut kept[0], [0.0; LANES], [0.0; LANES]);
+        if !options.coupled {
+            for u in 0..LANES {
+                forget[u] = options.sigmoid::<I>(input[2][u] + hidden[2][u]);
+            }
         }
         for u in 0..LANES {
-            out[u] = sigmoid::<I>(input[1][u] + hidden[1][u]) * tanh::<I>(cell[u]);
+            let i = options.sigmoid::<I>(input[0][u] + hidden[0][u]);
+            let f = if options.coupled { 1.0 - i } else { forget[u] };
+            cell[u] = f * cell[u] + i * options.tanh::<I>(input[3][u] + hidden[3][u]);
+        }
+        for u in 0..LANES {
+            out[u] = options.sigmoid::<I>(input[1][u] + hidden[1][u]) * options.tanh::<I>(cell[u]);
         }
         out
     }
@@ -55,12 +102,18 @@ impl Cell<3> for Gru {
     const KEPT: usize = 0;
 
     #[inline(always)]
-    fn next<I: Isa>(input: [Vector; 3], hidden: [Vector; 3], before: Vector, _: &mut [Vector]) -> Vector {
+    fn next<I: Isa>(
+        options: Options,
+        input: [Vector; 3],
+        hidden: [Vector; 3],
+        before: Vector,
+        _: &mut [Vector],
+    ) -> Vector {
         let mut out = [0.0; LANES];
         for u in 0..LANES {
-            let z = sigmoid::<I>(input[0][u] + hidden[0][u]);
-            let r = sigmoid::<I>(input[1][u] + hidden[1][u]);
-            let h = tanh::<I>(input[2][u] + r * hidden[2][u]);
+            let z = options.sigmoid::<I>(input[0][u] + hidden[0][u]);
+            let r = options.sigmoid::<I>(input[1][u] + hidden[1][u]);
+            let h = options.tanh::<I>(input[2][u] + r * hidden[2][u]);
             out[u] = (1.0 - z) * h + z * before[u];
         }
         out
@@ -75,11 +128,17 @@ impl Cell<2> for Reset {
     const KEPT: usize = 2;
 
     #[inline(always)]
-    fn next<I: Isa>(input: [Vector; 2], hidden: [Vector; 2], before: Vector, kept: &mut [Vector]) -> Vector {
+    fn next<I: Isa>(
+        options: Options,
+        input: [Vector; 2],
+        hidden: [Vector; 2],
+        before: Vector,
+        kept: &mut [Vector],
+    ) -> Vector {
         let mut out = [0.0; LANES];
         for u in 0..LANES {
-            kept[0][u] = sigmoid::<I>(input[0][u] + hidden[0][u]);
-            out[u] = sigmoid::<I>(input[1][u] + hidden[1][u]) * before[u];
+            kept[0][u] = options.sigmoid::<I>(input[0][u] + hidden[0][u]);
+            out[u] = options.sigmoid::<I>(input[1][u] + hidden[1][u]) * before[u];
         }
         kept[1] = before;
         out
@@ -95,11 +154,34 @@ impl Cell<1> for Candidate {
     const KEPT: usize = 2;
 
     #[inline(always)]
-    fn next<I: Isa>(input: [Vector; 1], hidden: [Vector; 1], _: Vector, kept: &mut [Vector]) -> Vector {
+    fn next<I: Isa>(
+        options: Options,
+        input: [Vector; 1],
+        hidden: [Vector; 1],
+        _: Vector,
+        kept: &mut [Vector],
+    ) -> Vector {
         let mut out = [0.0; LANES];
         for u in 0..LANES {
-            let h = tanh::<I>(input[0][u] + hidden[0][u]);
+            let h = options.tanh::<I>(input[0][u] + hidden[0][u]);
             out[u] = (1.0 - kept[0][u]) * h + kept[0][u] * kept[1][u];
+        }
+        out
+    }
+}
+
+/// Cell without gates.
+pub(super) struct Rnn;
+
+impl Cell<1> for Rnn {
+    const FIRST: usize = 0;
+    const KEPT: usize = 0;
+
+    #[inline(always)]
+    fn next<I: Isa>(options: Options, input: [Vector; 1], hidden: [Vector; 1], _: Vector, _: &mut [Vector]) -> Vector {
+        let mut out = [0.0; LANES];
+        for u in 0..LANES {
+            out[u] = options.tanh::<I>(input[0][u] + hidden[0][u]);
         }
         out
     }
@@ -122,6 +204,7 @@ pub(super) struct Units<'a, 't, C, const GATES: usize> {
     pub(super) units: usize,
     /// Entries of the batch whose sums the registers hold at once.
     pub(super) together: usize,
+    pub(super) options: Options,
     pub(super) cell: PhantomData<C>,
 }
 
@@ -175,7 +258,7 @@ impl<C: Cell<GATES>, const GATES: usize> Units<'_, '_, C, GATES> {
         let before = padded(&self.state[entry * units + unit..][..width]);
         let block = (unit - columns.start) / LANES * batch + entry;
         let kept = &mut self.kept.as_chunks_mut().0[block * C::KEPT..][..C::KEPT];
-        let after = C::next::<I>(input, hidden, before, kept);
+        let after = C::next::<I>(self.options, input, hidden, before, kept);
         let out = &mut self.tile.row(entry)[unit - columns.start..][..width];
         match out.first_chunk_mut() {
             Some(out) => *out = after,

@@ -18,7 +18,7 @@ use anabranch_cpu_base::{Call, CpuKernel};
 use anabranch_op::error::KernelError;
 use anabranch_op::op::{NodeSpec, Recurrent, RecurrentKind};
 use anabranch_op::tensor::Buffer;
-use cell::{Candidate, Cell, Gru, Lstm, Reset, Units};
+use cell::{Candidate, Cell, Gru, Lstm, Options, Reset, Rnn, Units};
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
@@ -66,6 +66,7 @@ impl RecurrentKernel {
     /// Returns the vectors that a vector of units keeps from round to round.
     fn kept(&self) -> usize {
         match self.op.kind {
+            RecurrentKind::Rnn => <Rnn as Cell<_>>::KEPT,
             RecurrentKind::Lstm => <Lstm as Cell<_>>::KEPT,
             RecurrentKind::Gru { linear_before_reset: true } => <Gru as Cell<_>>::KEPT,
             RecurrentKind::Gru { linear_before_reset: false } => <Reset as Cell<_>>::KEPT,
@@ -114,6 +115,7 @@ impl RecurrentKernel {
     /// Computes a part of a round with the gates' packed weights.
     fn compute(&self, call: &Call<'_>, weights: PackedMatrices<'_>, part: Part<'_, f32>) {
         match self.op.kind {
+            RecurrentKind::Rnn => self.units::<Rnn, 1>(call, weights, part),
             RecurrentKind::Lstm => self.units::<Lstm, 4>(call, weights, part),
             RecurrentKind::Gru { linear_before_reset: true } => self.units::<Gru, 3>(call, weights, part),
             _ if part.round.is_multiple_of(2) => self.units::<Reset, 2>(call, weights, part),
@@ -137,6 +139,7 @@ impl RecurrentKernel {
             kept: part.kept,
             units: self.units,
             together: self.together,
+            options: Options { limit: self.op.clip.unwrap_or(f32::INFINITY), coupled: self.op.coupled },
             cell: PhantomData,
         });
     }
@@ -198,7 +201,9 @@ mod tests {
     }
 
     /// Computes the definition in `f64`, for batch entry `b`: the states after each step.
-    fn naive(kind: RecurrentKind, reverse: bool, tensors: &[Tensor], b: usize) -> Vec<Vec<f64>> {
+    fn naive(op: &Recurrent, tensors: &[Tensor], b: usize) -> Vec<Vec<f64>> {
+        let clip = op.clip.map_or(f64::INFINITY, f64::from);
+        let (squash, tanh) = (|x: f64| squash(x.clamp(-clip, clip)), |x: f64| x.clamp(-clip, clip).tanh());
         let at = |tensor: usize, i: usize| f64::from(tensors[tensor].elements::<f32>().expect("f32")[i]);
         let [steps, batch, wide] = *tensors[0].shape().dims() else { panic!("three dimensions") };
         let units = tensors[3].shape().dims()[1];
@@ -206,13 +211,14 @@ mod tests {
         let mut c: Vec<f64> = (0..units).map(|u| if tensors.len() > 4 { at(4, b * units + u) } else { 0.0 }).collect();
         let mut states = vec![Vec::new(); steps];
         for step in 0..steps {
-            let time = if reverse { steps - 1 - step } else { step };
+            let time = if op.reverse { steps - 1 - step } else { step };
             let input = |g: usize, u: usize| at(0, (time * batch + b) * wide + g * units + u);
             let hidden = |g: usize, u: usize, h: &[f64]| {
                 at(2, g * units + u) + (0..units).map(|k| at(1, (g * units + u) * units + k) * h[k]).sum::<f64>()
             };
             let next: Vec<f64> = (0..units)
-                .map(|u| match kind {
+                .map(|u| match op.kind {
+                    RecurrentKind::Rnn => tanh(input(0, u) + hidden(0, u, &h)),
                     RecurrentKind::Gru { linear_before_reset } => {
                         let z = squash(input(0, u) + hidden(0, u, &h));
                         let candidate = if linear_before_reset {
@@ -222,12 +228,13 @@ mod tests {
                                 (0..units).map(|k| squash(input(1, k) + hidden(1, k, &h)) * h[k]).collect();
                             hidden(2, u, &reset)
                         };
-                        (1.0 - z) * (input(2, u) + candidate).tanh() + z * h[u]
+                        (1.0 - z) * tanh(input(2, u) + candidate) + z * h[u]
                     }
                     RecurrentKind::Lstm => {
                         let gate = |g: usize| input(g, u) + hidden(g, u, &h);
-                        c[u] = squash(gate(2)) * c[u] + squash(gate(0)) * gate(3).tanh();
-                        squash(gate(1)) * c[u].tanh()
+                        let forget = if op.coupled { 1.0 - squash(gate(0)) } else { squash(gate(2)) };
+                        c[u] = forget * c[u] + squash(gate(0)) * tanh(gate(3));
+                        squash(gate(1)) * tanh(c[u])
                     }
                 })
                 .collect();
@@ -252,40 +259,54 @@ mod tests {
             (gru(true), false, [3, 6, 1]),
             (RecurrentKind::Lstm, false, [2, 7, 83]),
             (RecurrentKind::Lstm, false, [0, 2, 5]),
+            (RecurrentKind::Rnn, false, [6, 1, 16]),
+            (RecurrentKind::Rnn, true, [3, 5, 35]),
+            (RecurrentKind::Rnn, true, [2, 1, 300]),
         ] {
-            let gates = if matches!(kind, RecurrentKind::Lstm) { 4 } else { 3 };
-            let random = |seed: usize, dims: &[usize], scale: f64| {
-                tensor(DType::F32, dims, |i| ((i * 7919 + seed * 104_729) % 2003) as f64 / 1001.0 * scale - scale)
-            };
-            let mut inputs = vec![
-                random(1, &[steps, batch, gates * units], 1.5),
-                random(2, &[gates * units, units], 0.5),
-                random(3, &[gates * units], 0.5),
-                random(4, &[batch, units], 1.0),
-            ];
-            let state = inputs[3].spec().clone();
-            let mut outputs = vec![random(0, &[steps, batch, units], 0.0).spec().clone(), state.clone()];
-            if gates == 4 {
-                inputs.push(random(5, &[batch, units], 1.0));
-                outputs.push(state);
-            }
-            let op = Op::Recurrent(Recurrent { kind, reverse });
-            let node = NodeSpec { op, inputs: inputs.iter().map(|t| t.spec().clone()).collect(), outputs };
-            let got = run_all_ways(&node, &inputs);
-            let (all, last) = (got[0].elements::<f32>().expect("f32"), got[1].elements::<f32>().expect("f32"));
-            for b in 0..batch {
-                let want = naive(kind, reverse, &inputs, b);
-                for (time, want) in want.iter().enumerate() {
-                    let got = &all[(time * batch + b) * units..][..units];
-                    assert!(got.iter().zip(want).all(|(g, w)| (f64::from(*g) - w).abs() < 1e-4), "{kind:?} at {time}");
+            for (clip, coupled) in [(None, false), (Some(0.4), false), (None, true), (Some(0.4), true)] {
+                if !coupled || kind == RecurrentKind::Lstm {
+                    follows_its_definition(&Recurrent { kind, reverse, clip, coupled }, [steps, batch, units]);
                 }
-                let initial = inputs[3].elements::<f32>().expect("f32");
-                let end = match steps {
-                    0 => &initial[b * units..],
-                    _ => &all[(if reverse { 0 } else { steps - 1 } * batch + b) * units..],
-                };
-                assert_eq!(last[b * units..][..units], end[..units]);
             }
+        }
+    }
+
+    fn follows_its_definition(op: &Recurrent, [steps, batch, units]: [usize; 3]) {
+        let gates = op.kind.gates();
+        let random = |seed: usize, dims: &[usize], scale: f64| {
+            tensor(DType::F32, dims, |i| ((i * 7919 + seed * 104_729) % 2003) as f64 / 1001.0 * scale - scale)
+        };
+        let mut inputs = vec![
+            random(1, &[steps, batch, gates * units], 1.5),
+            random(2, &[gates * units, units], 0.5),
+            random(3, &[gates * units], 0.5),
+            random(4, &[batch, units], 1.0),
+        ];
+        let state = inputs[3].spec().clone();
+        let mut outputs = vec![random(0, &[steps, batch, units], 0.0).spec().clone(), state.clone()];
+        if gates == 4 {
+            inputs.push(random(5, &[batch, units], 1.0));
+            outputs.push(state);
+        }
+        let node = NodeSpec {
+            op: Op::Recurrent(op.clone()),
+            inputs: inputs.iter().map(|t| t.spec().clone()).collect(),
+            outputs,
+        };
+        let got = run_all_ways(&node, &inputs);
+        let (all, last) = (got[0].elements::<f32>().expect("f32"), got[1].elements::<f32>().expect("f32"));
+        for b in 0..batch {
+            let want = naive(op, &inputs, b);
+            for (time, want) in want.iter().enumerate() {
+                let got = &all[(time * batch + b) * units..][..units];
+                assert!(got.iter().zip(want).all(|(g, w)| (f64::from(*g) - w).abs() < 1e-4), "{op:?} at {time}");
+            }
+            let initial = inputs[3].elements::<f32>().expect("f32");
+            let end = match steps {
+                0 => &initial[b * units..],
+                _ => &all[(if op.reverse { 0 } else { steps - 1 } * batch + b) * units..],
+            };
+            assert_eq!(last[b * units..][..units], end[..units]);
         }
     }
 }
