@@ -427,3 +427,29 @@ impl Slice {
         (start, (0..strides.len()).map(stride).collect())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::op::{Recurrent, spec};
+
+    #[test]
+    fn recurrent_layers_have_a_bound_above_zero_and_coupled_gates_if_they_are_lstms() {
+        let fits = |kind: RecurrentKind, clip, coupled| {
+            let (wide, state) = (3 * kind.gates(), spec(&[2, 3]));
+            let mut inputs = vec![spec(&[4, 2, wide]), spec(&[wide, 3]), spec(&[wide])];
+            let mut outputs = vec![spec(&[4, 2, 3])];
+            inputs.extend(vec![state.clone(); kind.states()]);
+            outputs.extend(vec![state; kind.states()]);
+            let op = Op::Recurrent(Recurrent { clip, coupled, ..Recurrent::new(kind) });
+            NodeSpec { op, inputs, outputs }.check().is_ok()
+        };
+        for kind in [RecurrentKind::Rnn, RecurrentKind::Gru { linear_before_reset: true }, RecurrentKind::Lstm] {
+            assert!(fits(kind, None, false) && fits(kind, Some(0.5), false));
+            assert_eq!(fits(kind, None, true), kind == RecurrentKind::Lstm);
+            for bound in [0.0, -1.0, f32::INFINITY, f32::NAN] {
+                assert!(!fits(kind, Some(bound), false), "{bound}");
+            }
+        }
+    }
+}
