@@ -71,7 +71,10 @@ impl Sums<'_, '_> {
         let mut row = 0;
         if I::WIDE && wide <= HALF {
             while row + 1 < rows {
-                self.outputs::<I, 2, HALF, VECTORS>([row, 0], panel, &ends, made);
+                match wide {
+                    ..=FEW => self.outputs::<I, 2, FEW, VECTORS>([row, 0], panel, &ends, made),
+                    _ => self.outputs::<I, 2, HALF, VECTORS>([row, 0], panel, &ends, made),
+                };
                 row += 2;
             }
         }
