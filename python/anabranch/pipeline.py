@@ -52,7 +52,8 @@ class Pipeline:
         return dict(json.loads(self._pipeline.data())["measured"])
 
     def map(self, inputs: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, np.ndarray[Any, Any]]]:
-        """Yields the outputs for each of these inputs, in order. Several samples are in the pipeline at a time. Arrays are copied when
+        """Yields the outputs for each of these inputs, in order. Several samples are in the pipeline at a time: inputs are read until it is
+        full, then results come until half is left, then further inputs are read. Arrays are copied when
         they are taken from `inputs`, which is read only while the pipeline has capacity.
 
         If a sample fails, or `inputs` raises, the results of the samples before it come first, then the error. Errors name the sample
@@ -77,7 +78,9 @@ class Pipeline:
             most, samples, failure = self._pipeline.max_in_flight(), iter(inputs), None
             for number in itertools.count():
                 if len(self._under_way) == most:
-                    yield self._next()
+                    # Full, each side would wait for the other before each sample.
+                    while len(self._under_way) > most // 2:
+                        yield self._next()
                 try:
                     self._push(next(samples), number)
                 except StopIteration:

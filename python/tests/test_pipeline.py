@@ -2,10 +2,13 @@
 
 import itertools
 import json
+import os
+import signal
+import threading
 
 import numpy as np
 import pytest
-from conftest import DATA, built, reference, session
+from conftest import DATA, built, chain, reference, session
 from onnx import TensorProto, helper
 
 import anabranch as ab
@@ -167,3 +170,32 @@ def test_a_stage_copies_a_state_that_is_a_value_of_another_stage():
     x[:] = 7
     [(_, dtype, shape, memory)] = stage.states()
     assert (_arrays.array(dtype, shape, memory) == 1).all()
+
+
+def test_an_interrupt_ends_a_map_that_waits(interruptible):
+    own = session(chain(40, 1024), threads=1)
+    x = np.ones((1024, 1024), np.float32)
+    with own.pipeline({"x": x}, stages="together", measure=False) as pipeline:
+        # Far more samples than end before the signal comes.
+        results = pipeline.map({"x": x} for _ in range(10_000))
+        threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGINT]).start()
+        with pytest.raises(KeyboardInterrupt):
+            list(results)
+        with pytest.raises(ab.errors.Cancelled):
+            next(pipeline.map([{"x": x}]))
+
+
+def test_a_map_takes_and_reads_several_samples_at_a_time():
+    own = session(DATA / "mlp.onnx", cpu_devices="core")
+    (name, x), = reference("mlp")[0].items()
+    with own.pipeline({name: x}, stages="together", measure=False) as pipeline:
+        most, read = pipeline._pipeline.max_in_flight(), 0
+
+        def samples():
+            nonlocal read
+            for read in range(1, 10 * most + 1):
+                yield {name: x}
+
+        in_flight = [read - at for at, _ in enumerate(pipeline.map(samples()))]
+        steady = in_flight[most : 9 * most]
+        assert max(in_flight) == max(steady) == most and min(steady) == most // 2 + 1
