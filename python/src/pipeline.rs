@@ -2,7 +2,7 @@
 
 use super::failure::{Failure, Result};
 use super::tensors::{Copies, Given, Taken, copied, take};
-use super::work::{released, watched};
+use super::work::{released, until};
 use anabranch::pipeline::{Among, Goal, PipelineError, PipelineOptions};
 use anabranch::session::StatePair;
 use anabranch::{Inputs, Session};
@@ -93,22 +93,19 @@ impl Pipeline {
     fn push(&self, py: Python<'_>, given: Vec<Given>, is_first: bool, from: u64) -> PyResult<u64> {
         let inputs = copied(&given).map_err(|failure| failure.raise(py))?;
         let push = || if is_first { self.pipeline.push_first(&inputs) } else { self.pipeline.push(&inputs) };
-        watched(py, || self.pipeline.cancel(), None, |_| push().map_err(|error| counted(error, from)))
+        until(py, || self.pipeline.cancel(), |most| self.pipeline.has_room_within(most))?;
+        released(py, || push().map_err(|error| counted(error, from)))
     }
 
     /// Waits for the next result and returns it with its number; `None` once a finished pipeline is empty.
     ///
     /// Errors count data sets from the one with the number `from`.
     fn next(&self, py: Python<'_>, from: u64) -> PyResult<Option<(u64, Vec<Taken>)>> {
-        watched(
-            py,
-            || self.pipeline.cancel(),
-            None,
-            |_| {
-                let finished = self.pipeline.next().transpose().map_err(|error| counted(error, from))?;
-                Ok(finished.map(|finished| (finished.data_set, take(finished.outputs, &self.copies))))
-            },
-        )
+        until(py, || self.pipeline.cancel(), |most| self.pipeline.has_result_within(most))?;
+        released(py, || {
+            let finished = self.pipeline.next().transpose().map_err(|error| counted(error, from))?;
+            Ok(finished.map(|finished| (finished.data_set, take(finished.outputs, &self.copies))))
+        })
     }
 
     fn finish(&self) {

@@ -37,6 +37,17 @@ pub(crate) fn released<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T>
     py.detach(|| caught(work)).map_err(|failure| failure.raise(py))
 }
 
+/// Waits on this thread, and checks for signals now and then. If a signal's handler raises, it calls `stop` and raises
+/// the exception.
+///
+/// `wait` waits for at most the given time, and returns whether the wait is over.
+pub(crate) fn until(py: Python<'_>, stop: impl Fn(), wait: impl Fn(Duration) -> bool + Sync) -> PyResult<()> {
+    while !py.detach(|| wait(PATIENCE)) {
+        py.check_signals().inspect_err(|_| stop())?;
+    }
+    Ok(())
+}
+
 /// Does long work on another thread.
 ///
 /// Meanwhile this thread checks for signals, and calls `progress` with the number of steps that are done, which the

@@ -115,6 +115,8 @@ impl Pipeline {
     }
 
     /// Number of data sets that can always be pushed before a result is taken.
+    ///
+    /// A thread that does both is faster if it takes several results, and then pushes several data sets.
     pub fn max_in_flight(&self) -> usize {
         self.line.capacity()
     }
@@ -135,6 +137,21 @@ impl Pipeline {
     /// As [`Self::push`].
     pub fn push_first(&self, inputs: &Inputs) -> Result<u64, PipelineError> {
         self.put(inputs, true)
+    }
+
+    /// Waits until [`Self::push`] need not wait, for at most `most`, and returns whether that is so.
+    ///
+    /// A thread that must look after something else meanwhile calls this before it pushes. If several threads push,
+    /// another may take the place.
+    pub fn has_room_within(&self, most: Duration) -> bool {
+        self.line.has_room_within(most)
+    }
+
+    /// Waits until [`Self::next`] need not wait, for at most `most`, and returns whether that is so.
+    ///
+    /// If several threads take results, another may take this one.
+    pub fn has_result_within(&self, most: Duration) -> bool {
+        self.line.has_result_within(most)
     }
 
     fn put(&self, inputs: &Inputs, is_first: bool) -> Result<u64, PipelineError> {

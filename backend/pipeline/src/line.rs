@@ -13,7 +13,7 @@ use anabranch_session::SessionError;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Work of a replica on each of its data sets, which it gets with their numbers.
 pub(super) type Work<T> = Box<dyn FnMut(u64, &mut T) -> Result<(), SessionError>>;
@@ -126,6 +126,16 @@ impl<T: Send + 'static> Line<T> {
             Ok(()) => Ok(number),
             Err(_) => Err(Refused::Ended(lock(&self.shared.failure).clone())),
         }
+    }
+
+    /// Waits until a data set can be pushed without waiting, for at most `most`, and returns whether that is so.
+    pub(super) fn has_room_within(&self, most: Duration) -> bool {
+        self.shared.rings[0].has_room_within(self.next_number(), most)
+    }
+
+    /// Waits until [`next`](Self::next) need not wait, for at most `most`, and returns whether that is so.
+    pub(super) fn has_result_within(&self, most: Duration) -> bool {
+        self.shared.rings.last().is_none_or(|results| results.has_item_within(most))
     }
 
     /// Returns the number of the next data set.

@@ -11,7 +11,7 @@
 use anabranch_base::lock::lock;
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Longest time that a thread waits for several data sets, or for room for several.
 pub(super) const LINGER: Duration = Duration::from_micros(500);
@@ -90,19 +90,7 @@ impl<T> Ring<T> {
     /// # Errors
     /// Returns the data set, if the channel was closed.
     pub(super) fn put(&self, number: u64, item: T) -> Result<(), T> {
-        let (mut state, mut gather) = (lock(&self.state), self.gather);
-        while !state.closed && number - state.next >= self.capacity {
-            // All data sets before that number leave without this one.
-            let not_full_at = number - self.capacity + gather;
-            state.not_full_at = Some(state.not_full_at.map_or(not_full_at, |known| known.min(not_full_at)));
-            state = if gather > 1 {
-                let (state, waited) = self.not_full.wait_timeout(state, LINGER).unwrap_or_else(PoisonError::into_inner);
-                gather = if waited.timed_out() { 1 } else { gather };
-                state
-            } else {
-                self.not_full.wait(state).unwrap_or_else(PoisonError::into_inner)
-            };
-        }
+        let mut state = self.wait_for_room(number, None);
         if state.closed {
             return Err(item);
         }
@@ -117,6 +105,54 @@ impl<T> Ring<T> {
         Ok(())
     }
 
+    /// Waits until data set `number` has room, for at most `most`, and returns whether it has. A closed channel needs
+    /// no room.
+    pub(super) fn has_room_within(&self, number: u64, most: Duration) -> bool {
+        let state = self.wait_for_room(number, Some(most));
+        state.closed || self.has_room(&state, number)
+    }
+
+    fn has_room(&self, state: &State<T>, number: u64) -> bool {
+        number.saturating_sub(state.next) < self.capacity
+    }
+
+    /// Waits until data set `number` has room or the channel is closed, for at most `most`.
+    fn wait_for_room(&self, number: u64, most: Option<Duration>) -> MutexGuard<'_, State<T>> {
+        let (mut state, mut gather) = (lock(&self.state), self.gather);
+        let since = Instant::now();
+        while !state.closed && !self.has_room(&state, number) {
+            let left = most.map(|most| most.saturating_sub(since.elapsed()));
+            if left.is_some_and(|left| left.is_zero()) {
+                break;
+            }
+            // All data sets before that number leave without this one.
+            let not_full_at = number - self.capacity + gather;
+            state.not_full_at = Some(state.not_full_at.map_or(not_full_at, |known| known.min(not_full_at)));
+            let bound = (gather > 1).then_some(LINGER);
+            let waited;
+            (state, waited) = wait(&self.not_full, state, bound.into_iter().chain(left).min());
+            gather = if waited { 1 } else { gather };
+        }
+        state
+    }
+
+    /// Waits until [`take`](Self::take) without a turn need not wait, for at most `most`, and returns whether that is
+    /// so.
+    pub(super) fn has_item_within(&self, most: Duration) -> bool {
+        let (mut state, mut is_patient) = (lock(&self.state), self.gather > 1);
+        let since = Instant::now();
+        loop {
+            if state.closed || state.is_at_end() || state.places.front().is_some_and(Option::is_some) {
+                return true;
+            }
+            let left = most.saturating_sub(since.elapsed());
+            if left.is_zero() {
+                return false;
+            }
+            state = self.wait_for_head(state, &mut is_patient, Some(left));
+        }
+    }
+
     /// Waits for the next data set and takes it. With a turn, takes only this taker's data sets.
     pub(super) fn take(&self, turn: Option<Turn>) -> Taken<T> {
         let mut state = lock(&self.state);
@@ -125,10 +161,10 @@ impl<T> Ring<T> {
             if state.closed {
                 return Taken::Closed;
             }
-            if let Some(total) = state.total.filter(|total| *total == state.next) {
-                return Taken::End(total);
-            }
             let number = state.next;
+            if state.is_at_end() {
+                return Taken::End(number);
+            }
             let is_mine = turn.is_none_or(|Turn { taker, of }| number % of == taker);
             if let Some(item) = is_mine.then(|| state.leave()).flatten() {
                 if state.not_full_at.take_if(|not_full_at| *not_full_at <= number + 1).is_some() {
@@ -137,16 +173,28 @@ impl<T> Ring<T> {
                 self.wake_takers(&state);
                 return Taken::Item(number, item);
             }
-            if std::mem::take(&mut is_patient) {
-                state.gathering += 1;
-                (state, _) = self.head.wait_timeout(state, LINGER).unwrap_or_else(PoisonError::into_inner);
-                state.gathering -= 1;
-            } else {
-                state.waiting_for_head += 1;
-                state = self.head.wait(state).unwrap_or_else(PoisonError::into_inner);
-                state.waiting_for_head -= 1;
-            }
+            state = self.wait_for_head(state, &mut is_patient, None);
         }
+    }
+
+    /// Waits once for a change at the head, for at most `most`. The first wait of a patient taker is for several data
+    /// sets.
+    fn wait_for_head<'a>(
+        &self,
+        mut state: MutexGuard<'a, State<T>>,
+        is_patient: &mut bool,
+        most: Option<Duration>,
+    ) -> MutexGuard<'a, State<T>> {
+        if std::mem::take(is_patient) {
+            state.gathering += 1;
+            (state, _) = wait(&self.head, state, most.into_iter().chain([LINGER]).min());
+            state.gathering -= 1;
+        } else {
+            state.waiting_for_head += 1;
+            (state, _) = wait(&self.head, state, most);
+            state.waiting_for_head -= 1;
+        }
+        state
     }
 
     /// Announces that no data sets from `total` on will come.
@@ -168,7 +216,7 @@ impl<T> Ring<T> {
 
     /// Wakes takers if there is something to take. Waking is a system call, so it happens only if a taker waits.
     fn wake_takers(&self, state: &MutexGuard<'_, State<T>>) {
-        let at_end = state.total == Some(state.next);
+        let at_end = state.is_at_end();
         let are_there = |count: u64| {
             let count = count as usize;
             state.places.len() >= count && state.places.iter().take(count).all(Option::is_some)
@@ -180,7 +228,23 @@ impl<T> Ring<T> {
     }
 }
 
+/// Waits at a condition, for at most `most`. Returns whether that time has passed.
+fn wait<'a, S>(condition: &Condvar, state: MutexGuard<'a, S>, most: Option<Duration>) -> (MutexGuard<'a, S>, bool) {
+    match most {
+        Some(most) => {
+            let (state, waited) = condition.wait_timeout(state, most).unwrap_or_else(PoisonError::into_inner);
+            (state, waited.timed_out())
+        }
+        None => (condition.wait(state).unwrap_or_else(PoisonError::into_inner), false),
+    }
+}
+
 impl<T> State<T> {
+    /// Whether all data sets have left.
+    fn is_at_end(&self) -> bool {
+        self.total == Some(self.next)
+    }
+
     /// Returns the next data set, if it is there.
     fn leave(&mut self) -> Option<T> {
         let item = self.places.front_mut()?.take()?;
@@ -300,6 +364,36 @@ mod tests {
         (0..3).for_each(|number| ring.put(number, ()).expect("open"));
         assert_eq!(ring.take(None), Taken::Item(0, ()));
         ring.put(3, ()).expect("open");
+    }
+
+    #[test]
+    fn bounded_waits_end_by_time_or_by_the_event() {
+        let (short, long) = (Duration::from_millis(1), Duration::from_secs(60));
+        for gather in [1, 4] {
+            let ring = Ring::new(8, gather);
+            assert!(ring.has_room_within(7, Duration::ZERO) && !ring.has_room_within(8, short));
+            assert!(!ring.has_item_within(Duration::ZERO) && !ring.has_item_within(short));
+            ring.put(1, 1).expect("room");
+            assert!(!ring.has_item_within(short), "the next data set has not come");
+            ring.put(0, 0).expect("room");
+            assert!(ring.has_item_within(Duration::ZERO));
+            assert_eq!(ring.take(None), Taken::Item(0, 0));
+            assert!(ring.has_room_within(8, Duration::ZERO) && !ring.has_room_within(9, Duration::ZERO));
+            thread::scope(|scope| {
+                let waits = scope.spawn(|| ring.has_room_within(9, long));
+                assert_eq!(ring.take(None), Taken::Item(1, 1));
+                assert!(waits.join().expect("no panic"));
+                let waits = scope.spawn(|| ring.has_item_within(long));
+                ring.put(2, 2).expect("room");
+                assert!(waits.join().expect("no panic"));
+                assert_eq!(ring.take(None), Taken::Item(2, 2));
+                let waits = scope.spawn(|| ring.has_item_within(long));
+                ring.finish(3);
+                assert!(waits.join().expect("no panic"), "the end is one");
+            });
+            ring.close();
+            assert!(ring.has_item_within(Duration::ZERO) && ring.has_room_within(100, Duration::ZERO));
+        }
     }
 
     #[test]
