@@ -82,10 +82,13 @@ fn copy(bytes: &PyUntypedBuffer) -> Option<Buffer> {
 
 /// Memory of copied outputs whose arrays are gone, for the copies of the next run.
 #[derive(Default)]
-pub(crate) struct Copies {
+pub(crate) struct Copies(Mutex<Kept>);
+
+#[derive(Default)]
+struct Kept {
     dropped: Arc<Recycler>,
     /// Sizes of the last run's copies, in bytes: memory of no other size is kept.
-    sizes: Mutex<Vec<usize>>,
+    sizes: Vec<usize>,
 }
 
 /// Bytes from which the memory of a copy is worth keeping.
@@ -95,31 +98,32 @@ const KEPT: usize = 16 << 10;
 const MOST_KEPT: usize = 64 << 20;
 
 impl Copies {
-    /// Keeps as many buffers of these sizes, and frees those of others.
-    fn expect(&self, sizes: impl Iterator<Item = usize> + Clone) {
-        let mut last = self.sizes.lock().unwrap_or_else(PoisonError::into_inner);
-        if sizes.clone().ne(last.iter().copied()) {
-            self.dropped.fill();
-            *last = sizes.collect();
+    /// Returns the memory of former copies of these sizes. That of other sizes is freed.
+    fn of(&self, sizes: impl Iterator<Item = usize> + Clone) -> Arc<Recycler> {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if sizes.clone().ne(last.sizes.iter().copied()) {
+            *last = Kept { dropped: Arc::default(), sizes: sizes.collect() };
             let mut kept = 0;
-            for bytes in &*last {
+            for bytes in &last.sizes {
                 if kept + bytes <= MOST_KEPT {
-                    self.dropped.expect(*bytes);
+                    last.dropped.expect(*bytes);
                     kept += bytes;
                 }
             }
         }
+        Arc::clone(&last.dropped)
     }
+}
 
-    fn copy(&self, buffer: &Buffer) -> Buffer {
-        let kept = (buffer.len() >= KEPT).then(|| self.dropped.buffer(buffer.len())).flatten();
-        match kept {
-            Some(mut own) => {
-                own.bytes_mut().copy_from_slice(buffer.bytes());
-                own
-            }
-            None => buffer.clone(),
+/// Returns a copy, in memory of former copies if it is large.
+fn copied_over(dropped: &Arc<Recycler>, buffer: &Buffer) -> Buffer {
+    let kept = (buffer.len() >= KEPT).then(|| dropped.buffer(buffer.len())).flatten();
+    match kept {
+        Some(mut own) => {
+            own.bytes_mut().copy_from_slice(buffer.bytes());
+            own
         }
+        None => buffer.clone(),
     }
 }
 
@@ -132,13 +136,13 @@ pub(crate) fn take(outputs: Outputs, copies: &Copies) -> Vec<Taken> {
     let is_own = |tensor: &Tensor| Arc::strong_count(tensor.buffer()) == 1 && !tensor.buffer().is_borrowed();
     let large =
         tensors.iter().map(|(_, tensor)| tensor).filter(|tensor| !is_own(tensor) && tensor.bytes().len() >= KEPT);
-    copies.expect(large.map(|tensor| tensor.bytes().len()));
+    let dropped = copies.of(large.map(|tensor| tensor.bytes().len()));
     let taken = |(name, tensor): (String, Tensor)| {
         let (spec, buffer) = tensor.into_parts();
         let own = match Arc::try_unwrap(buffer) {
             Ok(own) if !own.is_borrowed() => own,
-            Ok(borrowed) => copies.copy(&borrowed),
-            Err(shared) => copies.copy(&shared),
+            Ok(borrowed) => copied_over(&dropped, &borrowed),
+            Err(shared) => copied_over(&dropped, &shared),
         };
         (name, spec.dtype.name(), spec.shape.dims().to_vec(), Memory::new(own))
     };

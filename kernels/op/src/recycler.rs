@@ -2,10 +2,16 @@
 //! fault each, which takes longer than many kernels that write them.
 
 use crate::tensor::{Buffer, Memory};
+use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+
+/// Maximum bytes that are spare.
+const MOST_SPARE: usize = 16 << 20;
 
 /// Keeps the memory of its dropped buffers, as much as is [expected](Self::expect), until it [is full](Self::fill) or
 /// dropped itself.
+///
+/// Up to 16 MiB more are spare: a caller that holds the former result during a run drops two at the end.
 #[derive(Default)]
 pub struct Recycler(Mutex<Vec<Size>>);
 
@@ -13,6 +19,8 @@ pub struct Recycler(Mutex<Vec<Size>>);
 struct Size {
     bytes: usize,
     most: usize,
+    /// Number that is kept beyond `most`.
+    spare: usize,
     free: Vec<Memory>,
 }
 
@@ -20,23 +28,31 @@ impl Recycler {
     /// Keeps one more free memory of this size.
     pub fn expect(&self, bytes: usize) {
         let mut sizes = self.sizes();
+        let spare: usize = sizes.iter().map(|size| size.spare * size.bytes).sum();
         let at = sizes.iter().position(|size| size.bytes == bytes).unwrap_or_else(|| {
-            sizes.push(Size { bytes, most: 0, free: Vec::new() });
+            sizes.push(Size { bytes, most: 0, spare: 0, free: Vec::new() });
             sizes.len() - 1
         });
         let size = &mut sizes[at];
         size.most += 1;
+        if size.spare < size.most && bytes <= MOST_SPARE - spare {
+            size.spare += 1;
+        }
         // A buffer that is dropped when memory is short allocates nothing.
-        size.free.reserve(size.most.saturating_sub(size.free.len()));
+        size.free.reserve((size.most + size.spare).saturating_sub(size.free.len()));
     }
 
-    /// Frees all memory, and expects none.
+    /// Frees all memory but what is spare, and expects none.
     pub fn fill(&self) {
         let mut sizes = self.sizes();
-        // Sizes that were not expected since it was last full are of no use.
-        sizes.retain(|size| size.most > 0);
-        let free: Vec<Memory> = sizes.iter_mut().flat_map(|size| size.free.drain(..)).collect();
-        sizes.iter_mut().for_each(|size| size.most = 0);
+        let mut free = Vec::new();
+        sizes.retain_mut(|size| {
+            // Sizes that were not expected since it was last full are of no use.
+            let expected = mem::take(&mut size.most) > 0;
+            let kept = if expected { size.spare.min(size.free.len()) } else { 0 };
+            free.extend(size.free.drain(kept..));
+            expected
+        });
         drop(sizes);
         // The memory is freed without the lock.
         drop(free);
@@ -62,7 +78,7 @@ pub(crate) fn give_back(home: &Weak<Recycler>, memory: Memory, bytes: usize) {
         Err(TryLockError::Poisoned(sizes)) => sizes.into_inner(),
         Err(TryLockError::WouldBlock) => return,
     };
-    let size = sizes.iter_mut().find(|size| size.bytes == bytes && size.free.len() < size.most);
+    let size = sizes.iter_mut().find(|size| size.bytes == bytes && size.free.len() < size.most + size.spare);
     let excess = match size {
         Some(size) => {
             size.free.push(memory);
@@ -97,20 +113,28 @@ mod tests {
     }
 
     #[test]
-    fn no_more_memory_is_kept_than_was_expected() {
+    fn no_more_memory_is_kept_than_was_expected_and_is_spare() {
         let recycler = Arc::new(Recycler::default());
-        recycler.expect(64);
         let free = || recycler.sizes().iter().map(|size| size.free.len()).sum::<usize>();
-        let three: Vec<_> = (0..3).map(|_| recycler.buffer(64).expect("memory")).collect();
-        drop(three);
-        assert_eq!(free(), 1);
-        drop(recycler.buffer(128));
-        assert_eq!(free(), 1, "no buffer of that size was expected");
-        let held = recycler.buffer(64).expect("memory");
+        let drop_four = |bytes| drop([(); 4].map(|()| recycler.buffer(bytes).expect("memory")));
         recycler.expect(64);
+        drop_four(64);
+        assert_eq!(free(), 2, "one is spare");
+        drop_four(128);
+        assert_eq!(free(), 2, "no buffer of that size was expected");
+        recycler.expect(64);
+        drop_four(64);
+        assert_eq!(free(), 4, "two are spare");
         recycler.fill();
-        drop(held);
+        assert_eq!(free(), 2, "spare memory is kept once more");
+        recycler.fill();
         assert_eq!(free(), 0, "none is expected any more");
+        recycler.expect(MOST_SPARE);
+        recycler.expect(64);
+        drop_four(64);
+        assert_eq!(free(), 1, "another size takes all that may be spare");
+        recycler.fill();
+        assert_eq!(free(), 0);
     }
 
     #[test]

@@ -183,7 +183,7 @@ impl CpuWorker {
             }
         }
         if !self.given_away.is_empty() {
-            // All slots have their memory, so that more would be beyond what the plan counts.
+            // All slots have their memory, so that more than is spare would be beyond what the plan counts.
             self.dropped.fill();
         }
         for landing in &program.first_landings {
