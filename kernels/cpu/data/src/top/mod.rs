@@ -1,10 +1,12 @@
 //! Top-k: the greatest or least elements along an axis, in order, with their indices.
 //!
-//! Short rows are parts of a run of the team, and a long row is cut into parts. Few elements are found by the least of
-//! each block (`tournament`), more elements by the digits of their keys (`digits`), and most of a row by sorting it.
+//! Short rows are parts of a run of the team, and a long row is cut into parts. Few elements of many rows are found by
+//! exchanges (`lines`), and few elements of a row by the least of each block (`tournament`). More elements are found by
+//! the digits of their keys (`digits`), and most of a row by sorting it.
 //! The index makes every pair of key and index different, so every algorithm gives the same order.
 
 mod digits;
+mod lines;
 mod tournament;
 
 use anabranch_cpu_base::elements::{elements, elements_mut};
@@ -24,10 +26,6 @@ const ROWS: usize = PART / 8;
 
 /// Elements whose pairs are made at a time, on the stack.
 const BLOCK: usize = if cfg!(test) { 4 } else { 64 };
-
-/// Maximum elements of rows that are sorted by exchanges, and number of such rows whose pairs are made at a time.
-const FEW: usize = 8;
-const TOGETHER: usize = 64;
 
 /// Algorithm for a row.
 #[derive(Clone, Copy, PartialEq)]
@@ -127,8 +125,10 @@ impl TopKernel {
                 let places = indices[start..].iter_mut().step_by(self.inner);
                 places.zip(first).for_each(|(place, pair)| *place = pair.position() as i64);
             }
-        } else if self.inner == 1 && self.count <= FEW {
+        } else if self.has_few() {
             self.select_few::<R>(team, source, indices);
+        } else if self.has_lines() {
+            self.select_lines::<R>(team, source, indices);
         } else {
             self.select_short::<R>(team, source, indices);
         }
@@ -138,32 +138,6 @@ impl TopKernel {
             4 => self.pick::<u32>(team, source, indices, values),
             _ => self.pick::<u64>(team, source, indices, values),
         }
-    }
-
-    /// Selects in rows of a few consecutive elements. The pairs of many rows are made together, with positions in all
-    /// of them, and exchanges without branches move the first pairs of each row to its front.
-    fn select_few<R: Ranked>(&self, team: &Team, source: &[u8], indices: &mut [i64]) {
-        let (count, kept, size) = (self.count, self.kept, self.dtype.size());
-        let rows = (ROWS / count).max(1);
-        team.run_pieces(indices, rows * kept, &|piece, indices| {
-            let mut pairs = [R::LAST; FEW * TOGETHER];
-            for (block, indices) in indices.chunks_mut(TOGETHER * kept).enumerate() {
-                let pairs = &mut pairs[..indices.len() / kept * count];
-                let first = (piece * rows + block * TOGETHER) * count * size;
-                order::keys(self.dtype, &source[first..][..pairs.len() * size], pairs, |at, key| {
-                    R::new(self.ordered::<R>(key), at)
-                });
-                let rows = pairs.chunks_exact_mut(count).zip(indices.chunks_exact_mut(kept));
-                for (row, (pairs, places)) in rows.enumerate() {
-                    for front in 0..kept {
-                        for at in (front + 1..count).rev() {
-                            (pairs[at - 1], pairs[at]) = (pairs[at - 1].min(pairs[at]), pairs[at - 1].max(pairs[at]));
-                        }
-                    }
-                    places.iter_mut().zip(pairs).for_each(|(to, pair)| *to = (pair.position() - row * count) as i64);
-                }
-            }
-        });
     }
 
     /// Selects in rows that are not cut.
@@ -234,7 +208,7 @@ impl TopKernel {
 
     /// Copies the selected elements.
     fn pick<T: Pod + Send + Sync>(&self, team: &Team, source: &[u8], indices: &[i64], values: &mut [u8]) {
-        let (source, values, row) = (elements::<T>(source), elements_mut::<T>(values), self.kept * self.inner);
+        let (source, values) = (elements::<T>(source), elements_mut::<T>(values));
         if self.inner == 1 {
             let rows = (PART / self.kept).max(1);
             team.run_pieces(values, rows * self.kept, &|piece, values| {
@@ -250,19 +224,19 @@ impl TopKernel {
             });
             return;
         }
-        team.run_pieces(values, PART, &|piece, values| {
-            let start = piece * PART;
-            // Element `at` of the slices that begin at `first`: a division for each element would take long.
-            let (mut first, mut at) = (start / row * self.count, start % row);
-            for (value, index) in values.iter_mut().zip(&indices[start..]) {
-                // After an interruption an index may be invalid.
-                let index = first.wrapping_add(*index as usize);
-                let from = index.wrapping_mul(self.inner).wrapping_add(at % self.inner);
-                source.get(from).into_iter().for_each(|element| *value = *element);
-                at += 1;
-                if at == row {
-                    (first, at) = (first + self.count, 0);
+        team.run_pieces(values, PART, &|piece, mut values| {
+            let mut start = piece * PART;
+            // The rest of a row of slices at a time: a division for each element would take long.
+            while !values.is_empty() {
+                let (slice, at) = (start / self.inner, start % self.inner);
+                let (part, rest) = values.split_at_mut((self.inner - at).min(values.len()));
+                let first = slice / self.kept * self.count * self.inner + at;
+                for (column, (value, index)) in part.iter_mut().zip(&indices[start..]).enumerate() {
+                    // After an interruption an index may be invalid.
+                    let from = (*index as usize).wrapping_mul(self.inner).wrapping_add(first + column);
+                    source.get(from).into_iter().for_each(|element| *value = *element);
                 }
+                (start, values) = (start + part.len(), rest);
             }
         });
     }
@@ -399,7 +373,7 @@ mod tests {
     #[test]
     fn rows_of_a_few_elements_agree_with_a_stable_sort() {
         for count in 1..=9 {
-            for (rows, inner) in [(1, 1), (7, 1), (200, 1), (20, 3)] {
+            for (rows, inner) in [(1, 1), (7, 1), (200, 1), (20, 3), (11, 7), (3, 8), (2, 65)] {
                 for dtype in [DType::F32, DType::F64, DType::I8, DType::U64] {
                     let special = |i: usize| [f64::NAN, 2.0, -0.0, 0.0, f64::INFINITY, -1.0][i * i * 7 % 6];
                     let whole = |i: usize| (i * i * 7 % 6) as f64;
