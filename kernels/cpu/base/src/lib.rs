@@ -20,6 +20,7 @@ pub mod order;
 pub mod overlap;
 mod products;
 pub mod row_folds;
+pub mod runs;
 pub mod sorted;
 pub mod strided;
 pub mod team;

@@ -2,7 +2,7 @@
 //!
 //! Short periods are written input by input, so that runs of a few bytes are copied without a call for each.
 
-use anabranch_cpu_base::{Call, CpuKernel};
+use anabranch_cpu_base::{Call, CpuKernel, runs};
 use anabranch_op::error::KernelError;
 use anabranch_op::op::{Concat, NodeSpec};
 
@@ -67,23 +67,23 @@ impl CpuKernel for ConcatKernel {
 }
 
 /// Copies runs to places that are `period` bytes apart, as far as both reach.
-fn place(runs: &[u8], run: usize, target: &mut [u8], period: usize) {
+fn place(all: &[u8], run: usize, target: &mut [u8], period: usize) {
     match run {
-        1 => place_all::<1>(runs, target, period),
-        2 => place_all::<2>(runs, target, period),
-        4 => place_all::<4>(runs, target, period),
-        8 => place_all::<8>(runs, target, period),
-        12 => place_all::<12>(runs, target, period),
-        16 => place_all::<16>(runs, target, period),
-        24 => place_all::<24>(runs, target, period),
-        28 => place_all::<28>(runs, target, period),
-        32 => place_all::<32>(runs, target, period),
-        64 => place_all::<64>(runs, target, period),
-        128 => place_all::<128>(runs, target, period),
-        256 => place_all::<256>(runs, target, period),
+        1 => place_all::<1>(all, target, period),
+        2 => place_all::<2>(all, target, period),
+        4 => place_all::<4>(all, target, period),
+        8 => place_all::<8>(all, target, period),
+        12 => place_all::<12>(all, target, period),
+        16 => place_all::<16>(all, target, period),
+        24 => place_all::<24>(all, target, period),
+        28 => place_all::<28>(all, target, period),
+        32 => place_all::<32>(all, target, period),
+        64 => place_all::<64>(all, target, period),
+        128 => place_all::<128>(all, target, period),
+        256 => place_all::<256>(all, target, period),
         _ => {
-            let targets = target.chunks_mut(period).zip(runs.chunks_exact(run));
-            targets.for_each(|(target, run)| target[..run.len()].copy_from_slice(run));
+            let targets = target.chunks_mut(period).zip(all.chunks_exact(run));
+            targets.for_each(|(target, run)| runs::copy(run, &mut target[..run.len()]));
         }
     }
 }

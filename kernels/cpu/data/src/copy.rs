@@ -7,7 +7,7 @@
 
 use anabranch_cpu_base::elements::{elements, elements_mut};
 use anabranch_cpu_base::vector::{Isa, Loop, vectorised};
-use anabranch_cpu_base::{Call, CpuKernel, gemm};
+use anabranch_cpu_base::{Call, CpuKernel, gemm, runs};
 use anabranch_op::error::KernelError;
 use anabranch_op::shape::merged;
 use bytemuck::Pod;
@@ -109,7 +109,8 @@ impl StridedCopy {
             (1, _) if (2..=FEW).contains(&columns) && right > 1 => few(columns, Few { source, from, right, target }),
             (_, 1) => {
                 for (row, target) in target.chunks_exact_mut(columns).enumerate() {
-                    target.copy_from_slice(&source[(from + row as isize * down) as usize..][..columns]);
+                    let source = &source[(from + row as isize * down) as usize..][..columns];
+                    runs::copy(bytemuck::cast_slice(source), bytemuck::cast_slice_mut(target));
                 }
             }
             (_, 2..) if right as usize <= FEW => few(right as usize, Apart { source, from, down, columns, target }),

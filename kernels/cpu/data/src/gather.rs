@@ -5,7 +5,7 @@
 use anabranch_cpu_base::elements::{elements, elements_mut};
 use anabranch_cpu_base::team::{Grid, Tile};
 use anabranch_cpu_base::vector::{Isa, Loop, vectorised};
-use anabranch_cpu_base::{Call, CpuKernel};
+use anabranch_cpu_base::{Call, CpuKernel, runs};
 use anabranch_op::dtype::DType;
 use anabranch_op::error::KernelError;
 use anabranch_op::op::{Gather, NodeSpec};
@@ -138,7 +138,7 @@ impl SliceGather {
                 let columns = tile.columns.clone();
                 let rows = tile.rows.clone();
                 for (row, chosen) in self.chosen(indices, rows.start).take(rows.len()).enumerate() {
-                    tile.row(row).copy_from_slice(&source[chosen * self.run..][columns.clone()]);
+                    runs::copy(&source[chosen * self.run..][columns.clone()], tile.row(row));
                 }
             }
         });

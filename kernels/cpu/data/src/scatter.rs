@@ -38,9 +38,10 @@ impl CpuKernel for ScatterKernel {
         let target = &mut *call.outputs[0];
         target.copy_from_slice(data);
         let places = elements::<i64>(places);
-        if let Some(at) =
-            places.iter().position(|place| usize::try_from(*place).map_or(true, |slot| slot >= self.count))
-        {
+        let outside = |place: &i64| *place as u64 >= self.count as u64;
+        // A loop that may end early takes longer.
+        if places.iter().fold(false, |any, place| any | outside(place)) {
+            let at = places.iter().position(outside).unwrap_or(0);
             let reason = format!("place {} at position {at} is outside {} slices", places[at], self.count);
             return Err(KernelError::Value { op: "scatter", reason });
         }
