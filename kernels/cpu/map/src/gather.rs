@@ -80,6 +80,17 @@ fn whole_rows<T: Number>(layout: &Layout, dtype: DType, bytes: &[u8], base: usiz
             *out = *elements.first_chunk().expect("the operand has the whole row");
         }
     }
+    // The last array of a row overlaps the one before it.
+    fn longer<T: Number, const ARRAY: usize>(layout: &Layout, elements: &[T], base: usize, row: usize, out: &mut [T]) {
+        let (mut rows, width) = (layout.rows(0), layout.row());
+        for (row, out) in (row..).zip(out.chunks_exact_mut(width)) {
+            let elements = &elements[rows.offset(row) - base..][..width];
+            let arrays = out.as_chunks_mut::<ARRAY>().0.iter_mut().zip(elements.as_chunks::<ARRAY>().0);
+            arrays.for_each(|(out, elements)| *out = *elements);
+            let last = out.last_chunk_mut::<ARRAY>().zip(elements.last_chunk::<ARRAY>());
+            last.into_iter().for_each(|(out, elements)| *out = *elements);
+        }
+    }
     let (width, row) = (layout.row(), start / layout.row());
     if !T::reads(dtype) {
         return runs(layout, dtype, bytes, base, start, out);
@@ -95,6 +106,8 @@ fn whole_rows<T: Number>(layout: &Layout, dtype: DType, bytes: &[u8], base: usiz
         16 => short::<T, 16>(layout, elements(bytes), base, row, out),
         32 => short::<T, 32>(layout, elements(bytes), base, row, out),
         64 => short::<T, 64>(layout, elements(bytes), base, row, out),
+        9..16 => longer::<T, 8>(layout, elements(bytes), base, row, out),
+        17..32 | 33..64 => longer::<T, 16>(layout, elements(bytes), base, row, out),
         _ => runs(layout, dtype, bytes, base, start, out),
     }
 }

@@ -1,6 +1,7 @@
 //! Kernel of an element-wise node.
 
 use super::code::Code;
+use super::copied::copied_halves;
 use super::gather::{consecutive, gather, one};
 use super::grid::Grid;
 use super::interpret::{Inputs, Output};
@@ -24,6 +25,9 @@ const LONG_ROW: usize = 512;
 
 /// Prepares an element-wise kernel.
 pub(crate) fn prepare(node: &NodeSpec, map: &Map) -> Result<Box<dyn CpuKernel>, KernelError> {
+    if let Some((node, map)) = copied_halves(node, map) {
+        return computed(&node, &map);
+    }
     if let Some(table) = Table::new(node, map, computed) {
         return Ok(Box::new(table));
     }

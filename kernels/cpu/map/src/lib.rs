@@ -10,6 +10,7 @@ mod chain_f32;
 mod code;
 #[cfg(test)]
 mod conversions;
+mod copied;
 mod epilogue;
 mod finish;
 mod gather;
