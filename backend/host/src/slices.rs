@@ -21,6 +21,21 @@ pub fn slices(
     let spec = TensorSpec::new(tensor.dtype(), Shape::new(wanted)?);
     let mut made = work.buffer(spec.bytes())?;
     let (bytes, along) = (tensor.bytes(), dims[axis]);
+    let (first, run) = (if count > 0 { place(0) } else { 0 }, count * inner);
+    let whole = run == along * inner || run == spec.bytes();
+    if (1..count).all(|at| place(at) == first + at) && (whole || run <= PART) && spec.bytes() > 0 {
+        let bytes = &bytes[first * inner..];
+        match whole {
+            true => work.pieces(made.bytes_mut(), PART, |piece, target| {
+                target.copy_from_slice(&bytes[piece * PART..][..target.len()]);
+            })?,
+            false => work.pieces(made.bytes_mut(), PART / run * run, |piece, target| {
+                let stacks = bytes[piece * (PART / run) * along * inner..].chunks(along * inner);
+                stacks.zip(target.chunks_exact_mut(run)).for_each(|(stack, target)| copy_run(&stack[..run], target));
+            })?,
+        }
+        return Ok(Tensor::new(spec, Arc::new(made)).expect("the buffer was made with the spec's size"));
+    }
     // Slices of 0 bytes need no copies.
     if let Some(together) = PART.checked_div(inner).map(|slices| slices.max(1)) {
         work.pieces(made.bytes_mut(), together * inner, |piece, mut target| {
@@ -62,16 +77,22 @@ fn copy_runs(bytes: &[u8], mut target: &mut [u8], inner: usize, mut places: impl
         }
         let (run, rest) = target.split_at_mut((end - first) * inner);
         let source = &bytes[first * inner..end * inner];
-        // A call takes longer than a short copy.
-        match run.len() {
-            12 => copy::<12>(source, run, 0..1),
-            16 => copy::<16>(source, run, 0..1),
-            24 => copy::<24>(source, run, 0..1),
-            32 => copy::<32>(source, run, 0..1),
-            64 => copy::<64>(source, run, 0..1),
-            _ => run.copy_from_slice(source),
-        }
+        copy_run(source, run);
         target = rest;
+    }
+}
+
+/// Copies a run of consecutive bytes: a call takes longer than a short copy.
+fn copy_run(source: &[u8], target: &mut [u8]) {
+    match target.len() {
+        4 => copy::<4>(source, target, 0..1),
+        8 => copy::<8>(source, target, 0..1),
+        12 => copy::<12>(source, target, 0..1),
+        16 => copy::<16>(source, target, 0..1),
+        24 => copy::<24>(source, target, 0..1),
+        32 => copy::<32>(source, target, 0..1),
+        64 => copy::<64>(source, target, 0..1),
+        _ => target.copy_from_slice(source),
     }
 }
 
