@@ -114,14 +114,11 @@ fn is_infinite(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vie
     let x = operator.float_input(0)?;
     let negative = operator.flag("detect_negative", true)?;
     let positive = operator.flag("detect_positive", true)?;
-    let result = builder.map(domain_of(x.dtype()), [x], DType::Bool, |[x]| {
-        let infinite = x.apply(Unary::IsInfinite);
-        match (negative, positive) {
-            (true, true) => infinite,
-            (true, false) => infinite.with(Binary::And, x.with(Binary::Less, 0.0)),
-            (false, true) => infinite.with(Binary::And, x.with(Binary::Greater, 0.0)),
-            (false, false) => infinite.with(Binary::And, 0.0),
-        }
+    let result = builder.map(domain_of(x.dtype()), [x], DType::Bool, |[x]| match (negative, positive) {
+        (true, true) => x.apply(Unary::IsInfinite),
+        (true, false) => x.with(Binary::Equal, f64::NEG_INFINITY),
+        (false, true) => x.with(Binary::Equal, f64::INFINITY),
+        (false, false) => x.apply(Unary::IsInfinite).with(Binary::And, 0.0),
     })?;
     Ok(vec![result])
 }

@@ -142,14 +142,25 @@ fn one_hot(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, 
     dims.insert(axis, 1);
     let indices = as_index(builder, indices)?;
     let (row, flat) = (Shape::new(dims)?, values.reshaped(vec![2])?);
-    let positions = builder.indices(DType::I64, depth, axis, row.rank())?;
+    let dtype = values.dtype();
+    // Positions are compared in the domain of the values, if it counts them exactly, so that each element takes a
+    // single pass. Indices are converted before they are broadcast.
+    let (domain, counted) = match domain_of(dtype) {
+        Domain::F32 if depth < 1 << 24 => (Domain::F32, DType::F32),
+        Domain::F32 | Domain::F64 => (Domain::F64, DType::F64),
+        Domain::I64 => (Domain::I64, DType::I64),
+        Domain::U64 => (Domain::U64, DType::U64),
+    };
+    let places = builder.map(Domain::I64, [&indices.reshaped(row)?], counted, |[index]| {
+        from_start(index, depth as f64, depth as f64)
+    })?;
+    let positions = builder.indices(counted, depth, axis, places.rank())?;
     let off = builder.part(&flat, 0, 0, 1)?;
     let on = builder.part(&flat, 0, 1, 1)?;
-    let hot = builder.map(Domain::I64, [&indices.reshaped(row)?, &positions], DType::Bool, |[index, position]| {
-        from_start(index, depth as f64, -1.0).with(Binary::Equal, position)
-    })?;
-    let dtype = values.dtype();
-    Ok(vec![builder.map(domain_of(dtype), [&hot, &on, &off], dtype, |[hot, on, off]| hot.select(on, off))?])
+    let inputs = [&places, &positions, &on, &off];
+    Ok(vec![builder.map(domain, inputs, dtype, |[place, position, on, off]| {
+        place.with(Binary::Equal, position).select(on, off)
+    })?])
 }
 
 /// Returns the elements on and above the `k`-th diagonal, or on and below it; zero elsewhere.
