@@ -5,7 +5,7 @@ use super::forest::Forest;
 use super::{constant, floats, ints, numbers, require_length};
 use crate::host_operators::{Work, side_by_side};
 use anabranch_kernels::cpu::Team;
-use anabranch_kernels::op::{Gather, Op, TreeAggregate};
+use anabranch_kernels::op::{Binary, Domain, Gather, Op, TreeAggregate};
 use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
 
 pub(super) const TABLE: &[Entry] = &[("LabelEncoder", encode)];
@@ -54,6 +54,18 @@ fn chosen(builder: &mut Builder, list: &View, index: &View) -> Result<View, Faul
 
 /// Returns the index of the first key that equals each element, or `keys.len()`. NaN equals NaN if `nan` is set.
 pub(super) fn found(builder: &mut Builder, x: &View, keys: &[f64], nan: bool) -> Result<View, Fault> {
+    if let [first, ..] = *keys
+        && !x.dtype().is_float()
+        && first.fract() == 0.0
+        && keys.windows(2).all(|pair| pair[1] - pair[0] == 1.0)
+    {
+        // Integers that `f64` rounds are far from all keys, which it holds exactly.
+        let count = keys.len() as f64;
+        return builder.map(Domain::F64, [x], DType::I64, |[x]| {
+            let index = x - first;
+            index.with(Binary::Less, 0.0).select(count, index.with(Binary::Min, count))
+        });
+    }
     let mut forest = Forest::new(DType::F64, 1, 0);
     let root = forest.node();
     let default = forest.node();

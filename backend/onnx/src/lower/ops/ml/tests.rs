@@ -193,6 +193,24 @@ fn numbers_are_looked_up() {
 }
 
 #[test]
+fn integers_are_looked_up_in_keys_of_any_order() {
+    let x = [2, 3, 4, 5, 6, i64::MIN, i64::MAX, (1 << 53) + 4];
+    for keys in [[3, 4, 5], [5, 3, 4]] {
+        let labels = keys.map(|key| 10 * key);
+        let attributes = vec![
+            AttributeProto::ints("keys_int64s", &keys),
+            AttributeProto::ints("values_int64s", &labels),
+            AttributeProto::int("default_int64", 7),
+        ];
+        let bytes = x.iter().flat_map(|x| x.to_le_bytes()).collect();
+        let x = TensorProto::raw("x", data_type::INT64, &[8], bytes);
+        let program = lowered(node("LabelEncoder", attributes), x).expect("sound");
+        let made = program.constant(program.outputs[0].value).expect("constant").load().expect("in memory");
+        assert_eq!(made.elements::<i64>(), Some(&[7, 30, 40, 50, 7, 7, 7, 7][..]), "{keys:?}");
+    }
+}
+
+#[test]
 fn a_member_of_a_set_goes_the_way_of_members() {
     let tensor = |name: &str, values: &[f32]| TensorProto::f32s(name, &[values.len() as i64], values);
     let modes = TensorProto::raw("nodes_modes", data_type::UINT8, &[1], vec![6]);
