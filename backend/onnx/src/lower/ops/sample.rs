@@ -2,8 +2,8 @@
 //! are then gathered.
 
 use super::{Builder, Entry, Fault, Operator, Term, View, domain_of, gather};
-use anabranch_kernels::op::{Binary, Domain, Unary};
-use anabranch_kernels::{DType, Shape};
+use anabranch_kernels::DType;
+use anabranch_kernels::op::{Binary, Unary};
 
 pub(super) const TABLE: &[Entry] = &[("GridSample", grid_sample)];
 
@@ -200,7 +200,8 @@ fn cubic(fraction: Term<'_>, offset: f64) -> Term<'_> {
     }
 }
 
-/// Returns for each point the sum over all combinations of neighbours along the axes.
+/// Returns for each point the sum over all combinations of neighbours along the axes, those along the first axis the
+/// fastest.
 pub(super) fn weighted_sum(
     builder: &mut Builder,
     table: &View,
@@ -209,43 +210,81 @@ pub(super) fn weighted_sum(
     [batch, points, channels]: [usize; 3],
 ) -> Result<View, Fault> {
     let (domain, work) = (domain_of(table.dtype()), table.dtype());
-    let image = builder.indices(DType::I64, batch, 0, 2)?;
-    let combinations: usize = neighbours.iter().map(Vec::len).product();
-    let mut sum: Option<View> = None;
-    for combination in 0..combinations {
-        let (mut rest, mut place, mut weight) = (combination, image.clone(), None::<View>);
-        let mut count = batch;
-        for (axis, choices) in neighbours.iter().enumerate() {
-            let chosen = &choices[rest % choices.len()];
-            rest /= choices.len();
-            count *= dims[axis];
-            // Outside along one axis the position stays below 0, for any positions along the others.
-            let (size, outside) = (dims[axis] as f64, count as f64 * -2.0);
-            place = builder.map(Domain::I64, [&place, &chosen.place], DType::I64, |[place, index]| {
-                let along = index.with(Binary::Less, 0.0).select(outside, index);
-                place * size + along
-            })?;
-            weight = Some(match weight {
-                None => chosen.weight.clone(),
-                Some(weight) => builder.map(domain, [&weight, &chosen.weight], work, |[a, b]| a * b)?,
-            });
-        }
-        let place = builder.expanded(&place, Shape::new(vec![batch, points])?)?;
-        let inside =
-            builder.map(Domain::I64, [&place], DType::Bool, |[place]| place.with(Binary::GreaterOrEqual, 0.0))?;
-        let inside = builder.as_f32(&inside)?.reshaped(vec![batch, points, 1])?;
-        let place = builder.map(Domain::I64, [&place], DType::I64, |[place]| place.with(Binary::Max, 0.0))?;
+    let corners = corners(builder, table, dims, neighbours, batch)?;
+    let mut parts = Vec::with_capacity(corners.len());
+    for Neighbour { place, weight } in corners {
         let read = gather::chosen(builder, table, &place, 0, vec![batch, points, channels])?;
-        let weight = weight.ok_or_else(|| Fault::invalid("no axis"))?.reshaped(vec![batch, points, 1])?;
-        // Excluded by selection instead of a weight of 0, with which an infinite element would become NaN.
-        let part = builder.map(domain, [&read, &weight, &inside], work, |[x, weight, inside]| {
-            let part = x * weight;
-            inside.select(part, 0.0)
-        })?;
-        sum = Some(match sum {
-            None => part,
-            Some(sum) => builder.map(domain, [&sum, &part], work, |[sum, part]| sum + part)?,
-        });
+        parts.push((read, weight.reshaped(vec![batch, points, 1])?));
+    }
+    let mut sum: Option<View> = None;
+    for pair in parts.chunks(2) {
+        sum = match (sum, pair) {
+            (None, [(x, a)]) => Some(builder.map(domain, [x, a], work, |[x, a]| product(x, a))?),
+            (None, [(x, a), (y, b), ..]) => {
+                Some(builder.map(domain, [x, a, y, b], work, |[x, a, y, b]| product(x, a) + product(y, b))?)
+            }
+            (Some(sum), [(x, a)]) => Some(builder.map(domain, [&sum, x, a], work, |[sum, x, a]| sum + product(x, a))?),
+            (Some(sum), [(x, a), (y, b), ..]) => {
+                Some(builder.map(domain, [&sum, x, a, y, b], work, |[sum, x, a, y, b]| {
+                    let sum = sum + product(x, a);
+                    sum + product(y, b)
+                })?)
+            }
+            (sum, []) => sum,
+        };
     }
     sum.ok_or_else(|| Fault::invalid("no neighbour"))
+}
+
+/// Weight of an element that is outside. No other weight is infinite.
+const EXCLUDED: f64 = f64::INFINITY;
+
+/// Returns the part of an element in a sum. Elements outside are excluded by selection instead of a weight of 0, with
+/// which an infinite element would become NaN.
+fn product<'a>(x: Term<'a>, weight: Term<'a>) -> Term<'a> {
+    weight.with(Binary::Equal, EXCLUDED).select(0.0, x * weight)
+}
+
+/// Returns the combinations of neighbours along the axes: their rows in the table, and the products of their weights.
+fn corners(
+    builder: &mut Builder,
+    table: &View,
+    dims: &[usize],
+    neighbours: &[Vec<Neighbour>],
+    batch: usize,
+) -> Result<Vec<Neighbour>, Fault> {
+    let (domain, work) = (domain_of(table.dtype()), table.dtype());
+    // The type that counts all rows exactly, and that of their indices.
+    let (counting, index) = match work {
+        DType::F64 => (DType::F64, DType::I64),
+        _ if table.dims()[0] < 1 << 24 => (DType::F32, DType::I32),
+        _ => (DType::I64, DType::I64),
+    };
+    let image = builder.indices(counting, batch, 0, 2)?;
+    let mut corners: Vec<(View, Option<View>)> = vec![(image, None)];
+    for (axis, choices) in neighbours.iter().enumerate() {
+        let (size, is_last) = (dims[axis] as f64, axis + 1 == neighbours.len());
+        let before = std::mem::take(&mut corners);
+        for (chosen, (place, weight)) in choices.iter().flat_map(|chosen| before.iter().map(move |own| (chosen, own))) {
+            let dtype = if is_last { index } else { counting };
+            let place = builder.map(domain_of(counting), [place, &chosen.place], dtype, |[place, index]| {
+                let outside = place.with(Binary::Less, 0.0).with(Binary::Or, index.with(Binary::Less, 0.0));
+                outside.select(-1.0, place * size + index)
+            })?;
+            let weight = match weight {
+                None => chosen.weight.clone(),
+                Some(weight) => builder.map(domain, [weight, &chosen.weight], work, |[a, b]| a * b)?,
+            };
+            corners.push((place, Some(weight)));
+        }
+    }
+    let mut found = Vec::with_capacity(corners.len());
+    for (place, weight) in corners {
+        let weight = weight.ok_or_else(|| Fault::invalid("no axis"))?;
+        let weight = builder.map(domain, [&place, &weight], work, |[place, weight]| {
+            place.with(Binary::Less, 0.0).select(EXCLUDED, weight)
+        })?;
+        found.push(Neighbour { place, weight });
+    }
+    Ok(found)
 }
