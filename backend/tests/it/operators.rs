@@ -181,6 +181,38 @@ fn columns_of_no_channels_make_an_image_of_none() {
 }
 
 #[test]
+fn columns_are_added_back_at_every_stride_and_distance() {
+    for (size, block, stride, dilation, pads) in [
+        ([5, 4], [2, 3], [1, 1], [1, 1], [0, 0, 0, 0]),
+        ([7, 9], [3, 1], [2, 3], [1, 2], [1, 0, 2, 1]),
+        ([6, 8], [2, 5], [3, 1], [2, 1], [0, 2, 1, 2]),
+        ([4, 4], [4, 4], [9, 9], [1, 1], [0, 0, 0, 0]),
+    ] {
+        let reach = |axis: usize| dilation[axis] * (block[axis] - 1) + 1;
+        let padded = |axis: usize| size[axis] + pads[axis] + pads[axis + 2];
+        let [high, wide] = [0, 1].map(|axis| (padded(axis) - reach(axis)) / stride[axis] + 1);
+        let taps = block[0] * block[1];
+        let x = counted("x", &[1, 2 * taps, high * wide]);
+        let node = node("Col2Im", &["x", "image", "block"])
+            .with(AttributeProto::ints("strides", &stride))
+            .with(AttributeProto::ints("dilations", &dilation))
+            .with(AttributeProto::ints("pads", &pads));
+        let made = floats(node, vec![x, i("image", &[2], &size), i("block", &[2], &block)]);
+        let mut want = vec![0.0; (2 * size[0] * size[1]) as usize];
+        for at in 0..2 * taps * high * wide {
+            let (column, place) = (at / (high * wide), at % (high * wide));
+            let (channel, tap) = (column / taps, column % taps);
+            let row = place / wide * stride[0] + tap / block[1] * dilation[0] - pads[0];
+            let across = place % wide * stride[1] + tap % block[1] * dilation[1] - pads[1];
+            if (0..size[0]).contains(&row) && (0..size[1]).contains(&across) {
+                want[((channel * size[0] + row) * size[1] + across) as usize] += at as f32;
+            }
+        }
+        assert_eq!(made, want, "{size:?} by {block:?}");
+    }
+}
+
+#[test]
 fn keys_and_values_by_head_get_no_bias() {
     let attend = |bias: &[f32]| {
         let mut node = node("MultiHeadAttention", &["q", "k", "v", "b"]).with(AttributeProto::int("num_heads", 2));
@@ -454,6 +486,42 @@ fn no_rows_are_unpooled_to_a_step_less_than_a_window() {
     assert_eq!((made.shape().dims(), made.elements::<f32>()), (&[1, 1, 1, 3][..], Some(&[0.0; 3][..])));
     assert_eq!(unpooled(2).expect("an empty one").shape().dims(), [1, 1, 0, 4]);
     assert!(unpooled(3).is_err(), "less than nothing");
+}
+
+#[test]
+fn infinities_of_one_sign_are_told_from_others() {
+    let x = || f("x", &[6], &[INF, -INF, f32::NAN, f32::MAX, -0.0, f32::MIN]);
+    for (negative, positive, want) in [(1, 1, [1, 1]), (1, 0, [0, 1]), (0, 1, [1, 0]), (0, 0, [0, 0])] {
+        let node = node("IsInf", &["x"])
+            .with(AttributeProto::int("detect_negative", negative))
+            .with(AttributeProto::int("detect_positive", positive));
+        let made = answer(node, vec![x()]).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(made.bytes(), [&want[..], &[0; 4]].concat(), "{negative} {positive}");
+    }
+}
+
+#[test]
+fn an_index_is_one_hot_along_any_axis() {
+    let given = || vec![i("x", &[2, 2], &[2, -3, 3, -4]), i("depth", &[], &[3]), f("values", &[2], &[0.5, -INF])];
+    let hot = |row: usize| match row {
+        0 => [0.5, 0.5, -INF],
+        1 => [-INF, 0.5, 0.5],
+        _ => [0.5; 3],
+    };
+    for axis in [-1, 0, 1] {
+        let node = node("OneHot", &["x", "depth", "values"]).with(AttributeProto::int("axis", axis));
+        let made = floats(node, given());
+        for index in 0..4 {
+            for place in 0..3 {
+                let at = match axis {
+                    0 => place * 4 + index,
+                    1 => index / 2 * 6 + place * 2 + index % 2,
+                    _ => index * 3 + place,
+                };
+                assert_eq!(made[at], hot(index)[place], "index {index}, position {place} along {axis}");
+            }
+        }
+    }
 }
 
 /// A border around elements of a row that count from 1.

@@ -32,6 +32,10 @@ fn crop_or_pad(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vie
         before[axis] = if size < dims[axis] { -half } else { half };
         dims[axis] = size;
     }
+    if dims.iter().zip(x.dims()).all(|(size, own)| size <= own) {
+        let starts = before.iter().map(|before| before.unsigned_abs()).collect();
+        return Ok(vec![builder.sliced(x, starts, vec![1; x.rank()], dims)?]);
+    }
     Ok(vec![builder.padded(x, PadMode::ZERO, before, dims)?])
 }
 
@@ -168,7 +172,7 @@ fn fold_columns(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vi
     Ok(vec![builder.cast(&image, x.dtype())?])
 }
 
-/// Most positions in a window along an axis: each becomes four nodes.
+/// Most positions in a window along an axis: each becomes two nodes.
 const MOST_PLACES: usize = 1 << 13;
 
 /// An axis of windows.
@@ -183,26 +187,39 @@ struct Along {
 
 impl Along {
     /// Sums the elements of the windows along their axis; the axis of the windows' positions lies `behind` axes after
-    /// it.
+    /// it. The image's axis may be longer than requested, by less than a step.
     fn folded(&self, builder: &mut Builder, x: &View, behind: usize) -> Result<View, Fault> {
-        let mut sum: Option<View> = None;
-        let taps = x.dims()[self.window];
+        let (taps, place) = (x.dims()[self.window], self.window + 1 + behind);
         Builder::require_at_most(MOST_PLACES, taps, "places in a window along an axis")?;
+        // A step beyond the image is taken by a single position.
+        let step = self.step.min(self.size);
+        let steps = self.size.div_ceil(step);
+        let (mut single, mut dims) = (x.dims().to_vec(), x.dims().to_vec());
+        single.insert(place + 1, 1);
+        let x = x.reshaped(single.clone())?;
+        (single[self.window], single[place], single[place + 1]) = (1, steps, step);
+        dims[place] = steps.saturating_mul(step);
+        dims.remove(self.window);
+        let mut parts = Vec::with_capacity(taps);
         for tap in 0..taps {
-            let mut dims = x.dims().to_vec();
-            dims.remove(self.window);
-            let part = builder.part(x, self.window, tap, 1)?.reshaped(dims)?;
-            let axis = self.window + behind;
-            let apart = spread(builder, &part, axis, self.step)?;
-            let (mut before, mut whole) = (vec![0; apart.rank()], apart.dims().to_vec());
-            (before[axis], whole[axis]) = ((tap * self.dilation) as isize, self.size);
-            let whole = builder.padded(&apart, PadMode::ZERO, before, whole)?;
-            sum = Some(match sum {
-                None => whole,
-                Some(sum) => builder.map(domain_of(x.dtype()), [&sum, &whole], x.dtype(), |[a, b]| a + b)?,
-            });
+            let (mut before, shift) = (vec![0; single.len()], tap * self.dilation);
+            (before[self.window], before[place], before[place + 1]) =
+                (-(tap as isize), (shift / step) as isize, (shift % step) as isize);
+            let part = builder.padded(&x, PadMode::ZERO, before, single.clone())?;
+            parts.push(part.reshaped(dims.clone())?);
         }
-        sum.ok_or_else(|| Fault::invalid("a window without elements"))
+        let (domain, dtype) = (domain_of(x.dtype()), x.dtype());
+        let (first, rest) = parts.split_first().ok_or_else(|| Fault::invalid("a window without elements"))?;
+        let mut sum = first.clone();
+        for parts in rest.chunks(3) {
+            sum = match parts {
+                [a] => builder.map(domain, [&sum, a], dtype, |[sum, a]| sum + a)?,
+                [a, b] => builder.map(domain, [&sum, a, b], dtype, |[sum, a, b]| sum + a + b)?,
+                [a, b, c, ..] => builder.map(domain, [&sum, a, b, c], dtype, |[sum, a, b, c]| sum + a + b + c)?,
+                [] => sum,
+            };
+        }
+        Ok(sum)
     }
 }
 
@@ -216,16 +233,6 @@ fn list(
     let given = operator.node.sizes(name, length, 0..=i64::MAX)?;
     let given = given.or_else(|| default.map(|default| vec![default; length]));
     given.ok_or_else(|| Fault::attribute(name, (), "there"))
-}
-
-/// Spreads elements `stride` apart along an axis, with zeros between and behind them.
-fn spread(builder: &mut Builder, x: &View, axis: usize, stride: usize) -> Result<View, Fault> {
-    let dims = x.dims();
-    let single = x.reshaped([&dims[..=axis], &[1], &dims[axis + 1..]].concat())?;
-    let mut wide = single.dims().to_vec();
-    wide[axis + 1] = stride;
-    let padded = builder.padded(&single, PadMode::ZERO, vec![0; wide.len()], wide)?;
-    padded.reshaped([&dims[..axis], &[dims[axis].saturating_mul(stride)], &dims[axis + 1..]].concat())
 }
 
 /// Puts elements back at the positions, counted over the whole output, at which a pool had found them.
