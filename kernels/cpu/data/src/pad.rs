@@ -4,7 +4,7 @@
 //! lie next to each other in the input, too, and are copied as one.
 
 use anabranch_cpu_base::elements::{elements, elements_mut};
-use anabranch_cpu_base::{Call, CpuKernel};
+use anabranch_cpu_base::{Call, CpuKernel, runs};
 use anabranch_op::error::KernelError;
 use anabranch_op::op::{NodeSpec, Pad, PadMode};
 use bytemuck::Pod;
@@ -130,7 +130,7 @@ impl PadKernel {
         let (middle, trail) = rest.split_at_mut(end - start);
         self.border(source, at, lead, value);
         if let Some(from) = self.blocks[self.inside.start] {
-            middle.copy_from_slice(&source[from * self.block + start - first..][..end - start]);
+            copy(&source[from * self.block + start - first..][..end - start], middle);
         }
         self.border(source, end, trail, value);
     }
@@ -147,12 +147,17 @@ impl PadKernel {
             let count = (self.block - within).min(target.len());
             let (part, rest) = target.split_at_mut(count);
             match self.blocks[block] {
-                Some(from) => part.copy_from_slice(&source[from * self.block + within..][..count]),
+                Some(from) => copy(&source[from * self.block + within..][..count], part),
                 None => part.fill(value),
             }
             (block, within, target) = (block + 1, 0, rest);
         }
     }
+}
+
+/// Copies elements, often a few.
+fn copy<T: Pod>(from: &[T], to: &mut [T]) {
+    runs::copy(bytemuck::cast_slice(from), bytemuck::cast_slice_mut(to));
 }
 
 impl CpuKernel for PadKernel {
