@@ -120,7 +120,7 @@ impl Direct {
 /// used.
 #[cfg(target_arch = "x86_64")]
 macro_rules! direct_kernel {
-    ($name:ident, $features:literal, $lanes:literal, $vector:ty, $zero:ident, $splat:ident, $fused:ident,
+    ($name:ident, $features:literal, $lanes:literal, $vector:ty, $zero:ident, $splat:ident, $add:ident, $fused:ident,
      $greater:ident, $lesser:ident, $whole:ident, $load:ident, $store:ident, $every_second:ident, $every_other:ident, $shifted:ident) => {
         mod $name {
             use super::x86::*;
@@ -207,6 +207,7 @@ macro_rules! direct_kernel {
                     let rows = match end - y {
                         1 => 1,
                         2 | 3 => 2,
+                        left if STRIDE == 1 && SIDE == 3 && LANES == 16 && left.is_multiple_of(7) => 7,
                         _ => 4,
                     };
                     let (now, later) = out.split_at_mut(rows * width);
@@ -223,6 +224,12 @@ macro_rules! direct_kernel {
                                 }
                                 (2, _) => {
                                     square::<STRIDE, SIDE, 2, false>(direct, plane, &window, masks, finish, at, now)
+                                }
+                                (7, false) => {
+                                    square::<STRIDE, SIDE, 7, false>(direct, plane, &window, masks, finish, at, now)
+                                }
+                                (7, true) => {
+                                    square::<STRIDE, SIDE, 7, true>(direct, plane, &window, masks, finish, at, now)
                                 }
                                 (_, false) => {
                                     square::<STRIDE, SIDE, 4, false>(direct, plane, &window, masks, finish, at, now)
@@ -253,7 +260,8 @@ macro_rules! direct_kernel {
                 (y, x): (usize, usize),
                 out: &mut [f32],
             ) {
-                let mut sums = [$zero(); ROWS];
+                // Two sums for each row, so that fewer multiply-adds wait for each other.
+                let mut sums = [[$zero(); 2]; ROWS];
                 // `covered` below is constant once the loops are unrolled.
                 for below in 0..(ROWS - 1) * STRIDE + SIDE {
                     let row = (y * STRIDE + below).wrapping_sub(direct.pads[0]);
@@ -289,17 +297,19 @@ macro_rules! direct_kernel {
                             }
                         }
                     }
-                    for r in 0..ROWS {
-                        let covered = below >= r * STRIDE && below < r * STRIDE + SIDE;
-                        if covered {
-                            for kx in 0..SIDE {
-                                sums[r] = $fused(window[below - r * STRIDE][kx], values[kx], sums[r]);
+                    for kx in 0..SIDE {
+                        for r in 0..ROWS {
+                            let covered = below >= r * STRIDE && below < r * STRIDE + SIDE;
+                            if covered {
+                                let weight = window[below - r * STRIDE][kx];
+                                sums[r][kx % 2] = $fused(weight, values[kx], sums[r][kx % 2]);
                             }
                         }
                     }
                 }
                 let width = direct.output[1];
-                for (r, sum) in sums.into_iter().enumerate() {
+                for (r, [even, odd]) in sums.into_iter().enumerate() {
+                    let sum = $add(even, odd);
                     let out = &mut out[r * width + x..][..LANES.min(width - x)];
                     // SAFETY: the mask selects the elements of `out`.
                     unsafe { $store(out.as_mut_ptr(), u16::MAX >> (16 - out.len()), finished(sum, finish)) };
@@ -371,6 +381,7 @@ direct_kernel!(
     __m512,
     _mm512_setzero_ps,
     _mm512_set1_ps,
+    _mm512_add_ps,
     _mm512_fmadd_ps,
     _mm512_max_ps,
     _mm512_min_ps,
@@ -389,6 +400,7 @@ direct_kernel!(
     __m256,
     _mm256_setzero_ps,
     _mm256_set1_ps,
+    _mm256_add_ps,
     _mm256_fmadd_ps,
     _mm256_max_ps,
     _mm256_min_ps,
