@@ -2,8 +2,8 @@
 //!
 //! The number of parts that run at once depends on the number of threads, but a kernel's scratch memory must not. Each
 //! thread therefore keeps its buffers, which stay in its core's cache: one for kernels, one for the products inside
-//! them, and so forth. A thread that ends leaves its buffers to the next one, since fresh pages would cost much: callers
-//! may have a thread for each run.
+//! them, and so forth. A thread that ends leaves its buffers to the next one, since fresh pages would cost much:
+//! callers may have a thread for each run.
 
 use anabranch_op::tensor::Buffer;
 use std::cell::RefCell;
