@@ -3,7 +3,7 @@
 //! Lines of a few elements are whole blocks of pairs, and exchanges move the first pairs of each line to its front.
 //! Longer lines side by side are passed once, slice by slice, and the pairs that each line keeps are vectors.
 
-use super::{ROWS, TopKernel};
+use super::{Method, ROWS, TopKernel};
 use anabranch_cpu_base::sorted::Ranked;
 use anabranch_cpu_base::team::Grid;
 use anabranch_cpu_base::vector::{Isa, Loop, vectorised};
@@ -30,7 +30,9 @@ impl TopKernel {
 
     /// Whether there are enough lines side by side for [`select_lines`](Self::select_lines).
     pub(super) fn has_lines(&self) -> bool {
-        self.kept <= KEPT && self.inner >= LEAST_LINES
+        // Exchanges of pairs of two words have no vectors: more of them take longer than a tournament.
+        let most = if self.is_narrow() || self.method() == Method::Sort { KEPT } else { KEPT / 2 };
+        self.kept <= most && self.inner >= LEAST_LINES
     }
 
     /// Selects in lines of a few elements. The pairs of many lines are made together, with positions in all of them.
@@ -115,13 +117,15 @@ impl<R: Ranked> Loop for Lines<'_, R> {
         let Lines { kernel, source, matrix, start, width, first } = self;
         let size = kernel.dtype.size();
         let mut pairs = [R::LAST; LINES];
+        // Whole vectors, but not all pairs if there are few lines.
+        let lanes = width.next_multiple_of(LEAST_LINES);
         for index in 0..kernel.count {
             let from = ((matrix * kernel.count + index) * kernel.inner + start) * size;
             order::keys(kernel.dtype, &source[from..][..width * size], &mut pairs[..width], |_, key| {
                 R::new(kernel.ordered::<R>(key), index)
             });
             for kept in &mut *first {
-                for (kept, pair) in kept.iter_mut().zip(&mut pairs) {
+                for (kept, pair) in kept[..lanes].iter_mut().zip(&mut pairs[..lanes]) {
                     let (before, behind) = ((*kept).min(*pair), (*kept).max(*pair));
                     (*kept, *pair) = (before, behind);
                 }

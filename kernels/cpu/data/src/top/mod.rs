@@ -373,7 +373,7 @@ mod tests {
     #[test]
     fn rows_of_a_few_elements_agree_with_a_stable_sort() {
         for count in 1..=9 {
-            for (rows, inner) in [(1, 1), (7, 1), (200, 1), (20, 3), (11, 7), (3, 8), (2, 65)] {
+            for (rows, inner) in [(1, 1), (7, 1), (200, 1), (20, 3), (11, 7), (3, 8), (2, 13), (2, 65)] {
                 for dtype in [DType::F32, DType::F64, DType::I8, DType::U64] {
                     let special = |i: usize| [f64::NAN, 2.0, -0.0, 0.0, f64::INFINITY, -1.0][i * i * 7 % 6];
                     let whole = |i: usize| (i * i * 7 % 6) as f64;
