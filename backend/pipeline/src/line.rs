@@ -130,7 +130,12 @@ impl<T: Send + 'static> Line<T> {
 
     /// Waits until a data set can be pushed without waiting, for at most `most`, and returns whether that is so.
     pub(super) fn has_room_within(&self, most: Duration) -> bool {
-        self.shared.rings[0].has_room_within(self.next_number(), most)
+        let (finished, number) = {
+            let accepted = lock(&self.accepted);
+            (accepted.finished, accepted.count)
+        };
+        // A finished line refuses data sets at once.
+        finished || self.shared.rings[0].has_room_within(number, most)
     }
 
     /// Waits until [`next`](Self::next) need not wait, for at most `most`, and returns whether that is so.

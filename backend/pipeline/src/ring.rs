@@ -370,6 +370,7 @@ mod tests {
     fn bounded_waits_end_by_time_or_by_the_event() {
         let (short, long) = (Duration::from_millis(1), Duration::from_secs(60));
         for gather in [1, 4] {
+            let since = Instant::now();
             let ring = Ring::new(8, gather);
             assert!(ring.has_room_within(7, Duration::ZERO) && !ring.has_room_within(8, short));
             assert!(!ring.has_item_within(Duration::ZERO) && !ring.has_item_within(short));
@@ -391,6 +392,7 @@ mod tests {
                 ring.finish(3);
                 assert!(waits.join().expect("no panic"), "the end is one");
             });
+            assert!(since.elapsed() < long, "an event ends a wait before its time");
             ring.close();
             assert!(ring.has_item_within(Duration::ZERO) && ring.has_room_within(100, Duration::ZERO));
         }

@@ -189,6 +189,24 @@ fn a_finished_line_takes_no_more() {
     push_all(&line, 3);
     assert!(matches!(line.push(3), Err(Refused::Finished)));
     assert_eq!(std::iter::from_fn(|| line.next()).count(), 3);
+    // A full line, too, refuses without a wait.
+    let gate = Arc::new(Mutex::new(()));
+    let held = gate.lock();
+    let own = Arc::clone(&gate);
+    let work = move |_: &mut u64| {
+        drop(own.lock());
+        Ok(())
+    };
+    let line = Line::start(vec![stage(1, 1, work)], 2, 1).expect("threads");
+    for number in 0..2 {
+        assert!(line.has_room_within(Duration::from_secs(60)));
+        assert_eq!(line.push(number).expect("the line goes on"), number);
+    }
+    assert!(!line.has_room_within(Duration::from_millis(1)), "one is at work, and one waits");
+    line.finish();
+    assert!(line.has_room_within(Duration::ZERO));
+    drop(held);
+    assert_eq!(std::iter::from_fn(|| line.next()).count(), 2);
 }
 
 #[test]
