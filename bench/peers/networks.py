@@ -3,6 +3,7 @@
     python bench/peers/networks.py DIRECTORY ... [--threads 1,2] [--rounds 5] [--seconds 0.2] [--json FILE]
 
 Both sessions of a model are in one process, on CPUs alone; the two run in turns, round by round, for the given seconds.
+Each turn begins after a pause, because threads of the other session go on spinning for some time.
 The ratio is the median of the rounds'. The error is the greatest difference of an output by that output's greatest element.
 Inputs are those in the .npz beside each model (`in__NAME`).
 It needs numpy and onnxruntime of PyPI, and `pip install ./python`.
@@ -16,6 +17,8 @@ import time
 from pathlib import Path
 
 from opening import anabranch_session, inputs_of, onnxruntime_session
+
+PAUSE = 0.1  # seconds; in less, ONNX Runtime's threads took a tenth of our time with two threads
 
 
 def main():
@@ -55,6 +58,7 @@ def measured(file, threads, arguments):
     seconds = [[], []]
     for _ in range(arguments.rounds):
         for run, own in zip(runs, seconds):
+            time.sleep(PAUSE)
             run(inputs)
             count, start = 0, time.perf_counter()
             while not count or time.perf_counter() - start < arguments.seconds:

@@ -94,7 +94,7 @@ struct Kept {
 /// Bytes from which the memory of a copy is worth keeping.
 const KEPT: usize = 16 << 10;
 
-/// Maximum bytes that are kept between runs. No memory limit counts them.
+/// Maximum bytes that are expected between runs. Up to 16 MiB more are spare. No memory limit counts either.
 const MOST_KEPT: usize = 64 << 20;
 
 impl Copies {
