@@ -3,7 +3,7 @@
 //! Lines of a few elements are whole blocks of pairs, and exchanges move the first pairs of each line to its front.
 //! Longer lines side by side are passed once, slice by slice, and the pairs that each line keeps are vectors.
 
-use super::{Method, ROWS, TopKernel};
+use super::{Method, PART, ROWS, TopKernel};
 use anabranch_cpu_base::sorted::Ranked;
 use anabranch_cpu_base::team::Grid;
 use anabranch_cpu_base::vector::{Isa, Loop, vectorised};
@@ -18,9 +18,14 @@ const PAIRS: usize = 512;
 /// Maximum elements that are kept of lines side by side.
 const KEPT: usize = 8;
 
-/// Lines side by side that are passed at a time, and the least number that is worth it.
-const LINES: usize = 64;
+/// Lines side by side that are passed at a time, and the least number that is worth it. Few in tests, so that tiles are
+/// passed in several steps.
+const LINES: usize = if cfg!(test) { 8 } else { 64 };
 const LEAST_LINES: usize = 8;
+
+/// Least columns of a tile of long lines, and of lines that fit into a part.
+const LEAST_COLUMNS: usize = 16;
+const COLUMNS: usize = 64;
 
 impl TopKernel {
     /// Whether lines are short enough for [`select_few`](Self::select_few).
@@ -79,7 +84,9 @@ impl TopKernel {
     /// Selects in lines side by side.
     pub(super) fn select_lines<R: Ranked>(&self, team: &Team, source: &[u8], indices: &mut [i64]) {
         let (kept, inner) = (self.kept, self.inner);
-        let tile_columns = (ROWS / self.count).max(LINES).next_multiple_of(LINES);
+        // Long lines have narrow tiles, so that other threads get some and an interruption need not wait for all.
+        let least = (PART / self.count).clamp(LEAST_COLUMNS, COLUMNS);
+        let tile_columns = (ROWS / self.count).max(least).next_multiple_of(LEAST_COLUMNS);
         let batch = indices.len() / kept / inner;
         let grid = Grid { batch, rows: kept, columns: inner, tile_rows: kept, tile_columns };
         team.run_tiles(indices, grid, &|mut tile| {
