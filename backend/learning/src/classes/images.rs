@@ -86,7 +86,7 @@ pub(super) fn pointwise() -> Vec<Probe> {
 
 /// Depthwise, grouped and transposed convolutions.
 pub(super) fn grouped() -> Vec<Probe> {
-    let layers: [Layer; 38] = [
+    let layers: [Layer; 44] = [
         ([96, 28, 28], 96, 3, 1, 96, Silu),
         ([240, 14, 14], 240, 3, 1, 240, Relu),
         ([144, 56, 56], 144, 3, 2, 144, Silu),
@@ -125,6 +125,13 @@ pub(super) fn grouped() -> Vec<Probe> {
         ([12, 9, 9], 12, 3, 1, 2, Relu),
         ([24, 20, 20], 24, 3, 1, 2, Nothing),
         ([160, 14, 14], 160, 3, 1, 4, Relu),
+        // The Winograd algorithm computes none of these.
+        ([32, 14, 14], 32, 5, 1, 2, Nothing),
+        ([96, 28, 28], 96, 3, 2, 6, Silu),
+        ([64, 28, 28], 64, 5, 1, 4, Relu),
+        ([128, 56, 56], 128, 3, 2, 4, Relu),
+        ([128, 28, 28], 32, 3, 2, 1, Nothing),
+        ([160, 28, 28], 160, 3, 2, 4, Relu),
     ];
     let spread: [Layer; 7] = [
         ([4, 8, 8], 4, 2, 2, 1, Nothing),
