@@ -11,7 +11,7 @@ const MOST_CHANNELS: usize = 4;
 /// vectors of output channels read each row once.
 const MOST_SMALL: usize = 32;
 
-/// Maximum numbers of the rows that a row of outputs of a small convolution reads.
+/// Maximum numbers of the rows that a row of outputs reads if it has many channels: the kernel refuses more.
 const MOST_READ: usize = 1 << 16;
 
 /// Maximum channels of each of several groups.
@@ -20,8 +20,8 @@ const MOST_GROUPED: usize = 8;
 /// Maximum channels of a group whose output channels fill vectors.
 const MOST_ACROSS_MAPS: usize = 128;
 
-/// Numbers of outputs of a row for which these lie across: they mostly fill blocks, and the core's own caches hold them
-/// with a tile's other rows.
+/// Numbers of outputs of a row for which output channels lie across: they mostly fill blocks, and the core's own caches
+/// hold them with a tile's other rows.
 const WIDE_ACROSS_MAPS: std::ops::RangeInclusive<usize> = 4..=256;
 
 /// Output channels of a panel of weights.
@@ -62,12 +62,13 @@ impl Conv {
         if [rows, columns] == [1, 1] || self.strides[1] > MOST_STRIDE || channels == 0 {
             return None;
         }
-        let across_maps = channels <= MOST_ACROSS_MAPS && WIDE_ACROSS_MAPS.contains(&wide);
+        let line = wide.saturating_mul(self.strides[1]).saturating_add(columns.saturating_mul(self.dilations[1]));
+        let lines = rows.saturating_sub(1).saturating_mul(self.dilations[0]).saturating_add(1);
+        let read = line.saturating_add(2 * LANES).saturating_mul(lines.saturating_mul(channels));
+        let across_maps = channels <= MOST_ACROSS_MAPS && WIDE_ACROSS_MAPS.contains(&wide) && read <= MOST_READ;
         if across_maps && (groups || channels > MOST_CHANNELS && maps <= MOST_SMALL) && filled(maps, LANES, 7) {
             return Some(Across::Maps);
         }
-        let line = wide.saturating_mul(self.strides[1]).saturating_add(columns.saturating_mul(self.dilations[1]));
-        let read = line.saturating_add(2 * LANES).saturating_mul(rows.saturating_mul(channels));
         let most = match groups {
             true => MOST_GROUPED,
             false if maps <= MOST_SMALL && read <= MOST_READ => MOST_SMALL,
@@ -107,6 +108,9 @@ mod tests {
             ([32, 32, 1], [3, 1], 28, Some(Across::Maps)),
             ([128, 16, 1], [3, 2], 28, Some(Across::Maps)),
             ([129, 16, 1], [3, 2], 28, None),
+            ([128, 16, 1], [3, 1], 135, Some(Across::Maps)),
+            ([128, 16, 1], [3, 1], 136, None),
+            ([256, 64, 2], [3, 2], 112, None),
             ([32, 64, 1], [3, 1], 28, None),
             ([32, 24, 1], [3, 1], 28, Some(Across::Pixels)),
             ([33, 24, 1], [3, 1], 28, None),

@@ -25,7 +25,7 @@ pub(super) struct Lined {
     plane: usize,
     window: [usize; 2],
     stride: usize,
-    /// Positions in a line at which the part begins that each column of the window covers.
+    /// Positions in the lines at which the elements begin that each column of the window covers.
     offsets: Vec<usize>,
     /// Greatest offset.
     reach: usize,

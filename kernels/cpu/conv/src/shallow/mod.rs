@@ -31,8 +31,8 @@ const ROWS: usize = 4;
 /// Maximum numbers of a tile's lines, …
 const MOST: usize = 1 << 16;
 
-/// … and their maximum if the lines are read once for every two vectors of output channels: an L1 cache holds this many
-/// with the sums and most weights.
+/// … and their maximum if the lines are read once for every two vectors of output channels and a tile has more than one
+/// row: a core's own caches hold this many with the sums and most weights.
 const NEAR: usize = 16 << 10;
 
 /// Number of tiles into which few groups are cut, so that each thread of a team has some.
@@ -290,5 +290,27 @@ mod tests {
         let steps = Steps { strides: [1, 1], pads: [0; 4], dilations: [1; 2] };
         assert!(kernel([3, 16, 1], [4, 1 << 20], [3, 3], steps).1.is_none());
         assert!(kernel([6, 32, 2], [20, 40], [3, 3], steps).1.is_some());
+    }
+
+    #[test]
+    fn lines_fit_if_output_channels_are_said_to_lie_along_the_vectors() {
+        let mut found = [0; 2];
+        for (channels, wide) in [5, 31, 64, 100, 128].into_iter().flat_map(|c| [4, 63, 100, 139, 256].map(|w| (c, w))) {
+            for (window, stride) in [[3, 3], [5, 5], [7, 3]].into_iter().flat_map(|w| (1..=4).map(move |s| (w, s))) {
+                for (group, down) in [(1, 1), (1, 6), (2, 1), (2, 6)] {
+                    let steps = Steps { strides: [1, stride], pads: [0, 1, 0, 1], dilations: [down, 1] };
+                    let size = [(window[0] - 1) * down + 1, (wide - 1) * stride + window[1] - 2];
+                    let parts = [group * channels, 16 * group, group];
+                    let (node, _) = kernel(parts, size, window, steps);
+                    let Op::Conv(op) = &node.op else { unreachable!("a convolution") };
+                    let fits = op.shallow(&node) == Some(Across::Maps);
+                    found[usize::from(fits)] += 1;
+                    let geometry = Geometry::of_image(parts, size, window, steps);
+                    let kernel = Kernel::new(geometry, Across::Maps, &node, &[]).expect("a sound node");
+                    assert!(!fits || kernel.is_some(), "{geometry:?}");
+                }
+            }
+        }
+        assert!(found.iter().all(|count| *count > 100), "{found:?}");
     }
 }
