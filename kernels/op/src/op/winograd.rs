@@ -21,7 +21,7 @@ pub enum WinogradTile {
 const WEIGHT: f64 = 10.0;
 
 /// Products that take as long as transforming one value of a channel, or of an output channel, at one position.
-const TRANSFORM: f64 = 12.0;
+const TRANSFORM: f64 = 20.0;
 
 /// Products that take as long as writing an element of a window.
 const WINDOW: f64 = 12.0;
