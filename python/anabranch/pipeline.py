@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import threading
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from . import _arrays, _native, errors
-from .errors import AnabranchError, InputError, InternalError
+from .errors import AnabranchError, InputError
 
 
 class Pipeline:
@@ -32,10 +31,8 @@ class Pipeline:
         self._sequences = sequences
         # Held by the open `map`; any thread may end it.
         self._mapping = threading.Lock()
-        # Numbers of the data sets that were pushed and whose results were not taken yet.
-        self._under_way: deque[int] = deque()
-        # Number of the first data set of the last `map`, and of all that were accepted.
-        self._first = self._pushed = 0
+        # Number of the first data set of the last `map`.
+        self._first = 0
         # What ended the pipeline.
         self._failure: AnabranchError | None = None
 
@@ -70,16 +67,17 @@ class Pipeline:
         """
         if not self._mapping.acquire(blocking=False):
             raise InputError("another `map` of this pipeline is open; read all its results, or close it, before the next")
-        if self._failure is not None:
-            self._mapping.release()
-            raise InputError(f"the pipeline ended when an earlier `map` failed: {self._failure}; open another")
-        self._first = self._pushed
         try:
+            # An exception of a signal's handler may have left some results.
+            self._drop()
+            if self._failure is not None:
+                raise InputError(f"the pipeline ended when an earlier `map` failed: {self._failure}; open another")
+            self._first = self._pipeline.pushed()
             most, samples, failure = self._pipeline.max_in_flight(), iter(inputs), None
             for number in itertools.count():
-                if len(self._under_way) == most:
+                if self._pipeline.under_way() == most:
                     # Full, each side would wait for the other before each sample.
-                    while len(self._under_way) > most // 2:
+                    while self._pipeline.under_way() > most // 2:
                         yield self._next()
                 try:
                     self._push(next(samples), number)
@@ -89,12 +87,15 @@ class Pipeline:
                     failure = error
                     break
             # If a stage has failed, its error comes in its place among these, before that of a later sample.
-            while self._under_way:
+            while self._pipeline.under_way():
                 yield self._next()
             if failure is not None:
                 raise failure
         finally:
-            self._drain()
+            try:
+                self._drop()
+            finally:
+                self._mapping.release()
 
     def _push(self, sample: Mapping[str, Any], number: int) -> None:
         """Pushes a sample with its number in this `map`."""
@@ -105,8 +106,7 @@ class Pipeline:
             _arrays.refuse_unknown(sample, self._declared)
         except AnabranchError as error:
             raise errors.of_sample(error, number) from None
-        self._under_way.append(self._pipeline.push(given, number < self._sequences, self._first))
-        self._pushed += 1
+        self._pipeline.push(given, number < self._sequences, self._first)
 
     def _next(self) -> dict[str, np.ndarray[Any, Any]]:
         try:
@@ -116,22 +116,16 @@ class Pipeline:
             raise
         if finished is None:
             raise InputError("the pipeline was closed; open another")
-        (number, outputs), expected = finished, self._under_way.popleft()
-        if number != expected:
-            raise InternalError(f"an internal error: result {number} came instead of {expected}; please report it")
-        return {name: _arrays.array(dtype, shape, memory) for name, dtype, shape, memory in outputs}
+        return {name: _arrays.array(dtype, shape, memory) for name, dtype, shape, memory in finished}
 
-    def _drain(self) -> None:
-        """Drops the results that nobody will take, so that the next `map` begins with none."""
+    def _drop(self) -> None:
+        """Drops the results that nobody will take."""
         try:
-            while self._under_way and self._pipeline.next(self._first) is not None:
-                self._under_way.popleft()
+            while self._failure is None and self._pipeline.under_way() and self._pipeline.next(self._first) is not None:
+                pass
         except AnabranchError as error:
             # The pipeline has ended with this error, which the next `map` reports.
             self._failure = error
-        finally:
-            self._under_way.clear()
-            self._mapping.release()
 
     def close(self) -> None:
         """Ends the pipeline at once, and drops the samples in it."""

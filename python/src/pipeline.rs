@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use serde_json::json;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Outputs and the inputs that they become, and the number of sequences.
 pub(crate) type State = (Vec<(String, String)>, usize);
@@ -21,6 +22,10 @@ pub(crate) struct Pipeline {
     /// Session whose devices it uses.
     _session: Arc<Session>,
     copies: Copies,
+    /// Numbers of data sets that were accepted, and whose results were taken. They are counted here because an exception
+    /// of a signal's handler may come between any two steps in Python.
+    pushed: AtomicU64,
+    taken: AtomicU64,
 }
 
 impl Pipeline {
@@ -51,7 +56,8 @@ impl Pipeline {
 
     pub(crate) fn open(session: Arc<Session>, inputs: &Inputs, options: &PipelineOptions) -> Result<Self> {
         let pipeline = anabranch::pipeline::Pipeline::open(&session, inputs, options)?;
-        Ok(Self { pipeline, _session: session, copies: Copies::default() })
+        let (pushed, taken) = Default::default();
+        Ok(Self { pipeline, _session: session, copies: Copies::default(), pushed, taken })
     }
 }
 
@@ -87,24 +93,47 @@ impl Pipeline {
         self.pipeline.max_in_flight()
     }
 
-    /// Pushes a data set, whose arrays are copied, and returns its number. The first of a sequence has the first state.
+    /// Returns the number of data sets that were accepted.
+    fn pushed(&self) -> u64 {
+        self.pushed.load(Ordering::SeqCst)
+    }
+
+    /// Returns the number of data sets whose results were not taken yet.
+    fn under_way(&self) -> u64 {
+        self.pushed() - self.taken.load(Ordering::SeqCst)
+    }
+
+    /// Pushes a data set, whose arrays are copied. The first of a sequence has the first state.
     ///
     /// Errors count data sets from the one with the number `from`.
-    fn push(&self, py: Python<'_>, given: Vec<Given>, is_first: bool, from: u64) -> PyResult<u64> {
+    fn push(&self, py: Python<'_>, given: Vec<Given>, is_first: bool, from: u64) -> PyResult<()> {
         let inputs = copied(&given).map_err(|failure| failure.raise(py))?;
         let push = || if is_first { self.pipeline.push_first(&inputs) } else { self.pipeline.push(&inputs) };
         until(py, || self.pipeline.cancel(), |most| self.pipeline.has_room_within(most))?;
-        released(py, || push().map_err(|error| counted(error, from)))
+        released(py, || {
+            push().map_err(|error| counted(error, from))?;
+            self.pushed.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        })
     }
 
-    /// Waits for the next result and returns it with its number; `None` once a finished pipeline is empty.
+    /// Waits for the next result and returns it; `None` once a finished pipeline is empty.
     ///
     /// Errors count data sets from the one with the number `from`.
-    fn next(&self, py: Python<'_>, from: u64) -> PyResult<Option<(u64, Vec<Taken>)>> {
+    fn next(&self, py: Python<'_>, from: u64) -> PyResult<Option<Vec<Taken>>> {
         until(py, || self.pipeline.cancel(), |most| self.pipeline.has_result_within(most))?;
         released(py, || {
             let finished = self.pipeline.next().transpose().map_err(|error| counted(error, from))?;
-            Ok(finished.map(|finished| (finished.data_set, take(finished.outputs, &self.copies))))
+            let Some(finished) = finished else {
+                // What a pipeline that was closed has dropped is not under way any more.
+                self.taken.store(self.pushed(), Ordering::SeqCst);
+                return Ok(None);
+            };
+            let (number, expected) = (finished.data_set, self.taken.fetch_add(1, Ordering::SeqCst));
+            if number != expected {
+                return Err(Failure::internal(format_args!("result {number} came instead of {expected}")));
+            }
+            Ok(Some(take(finished.outputs, &self.copies)))
         })
     }
 

@@ -185,6 +185,39 @@ def test_an_interrupt_ends_a_map_that_waits(interruptible):
             next(pipeline.map([{"x": x}]))
 
 
+def test_an_exception_of_a_handler_may_come_at_any_step_of_a_map():
+    class Alarm(Exception):
+        pass
+
+    def raise_it(*_):
+        raise Alarm
+
+    own = session(DATA / "mlp.onnx", threads=1)
+    inputs, wanted = reference("mlp")
+    before = signal.signal(signal.SIGALRM, raise_it)
+    useful = 0
+    try:
+        for at in range(40):
+            with own.pipeline(inputs, stages="together", measure=False) as pipeline:
+                signal.setitimer(signal.ITIMER_REAL, 0.002 + at * 2e-4)
+                with pytest.raises(Alarm):
+                    for _ in pipeline.map(itertools.repeat(inputs)):
+                        pass
+                try:
+                    found = list(pipeline.map([inputs] * 3))
+                except (ab.errors.Cancelled, ab.errors.InputError):
+                    # It came while the map waited, which ends the pipeline.
+                    continue
+                useful += 1
+                assert len(found) == 3
+                for outputs in found:
+                    for name, value in wanted.items():
+                        np.testing.assert_allclose(outputs[name], value, rtol=1e-4, atol=1e-5)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert useful > 0
+
+
 def test_a_map_takes_and_reads_several_samples_at_a_time():
     own = session(DATA / "mlp.onnx", cpu_devices="core")
     (name, x), = reference("mlp")[0].items()
