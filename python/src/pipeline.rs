@@ -22,8 +22,8 @@ pub(crate) struct Pipeline {
     /// Session whose devices it uses.
     _session: Arc<Session>,
     copies: Copies,
-    /// Numbers of data sets that were accepted, and whose results were taken. They are counted here because an exception
-    /// of a signal's handler may come between any two steps in Python.
+    /// Numbers of data sets that were accepted, and whose results were taken. They are counted here because an
+    /// exception of a signal's handler may come between any two steps in Python.
     pushed: AtomicU64,
     taken: AtomicU64,
 }
@@ -125,7 +125,7 @@ impl Pipeline {
         released(py, || {
             let finished = self.pipeline.next().transpose().map_err(|error| counted(error, from))?;
             let Some(finished) = finished else {
-                // What a pipeline that was closed has dropped is not under way any more.
+                // A pipeline that was closed has dropped the others.
                 self.taken.store(self.pushed(), Ordering::SeqCst);
                 return Ok(None);
             };
