@@ -16,14 +16,14 @@ import statistics
 import time
 from pathlib import Path
 
-from opening import anabranch_session, inputs_of, onnxruntime_session
+from opening import anabranch_session, files_of, inputs_of, onnxruntime_session
 
 PAUSE = 0.1  # seconds; in less, ONNX Runtime's threads took a tenth of our time with two threads
 
 
 def main():
     arguments = parse()
-    files = [file for place in arguments.models for file in ([place] if place.is_file() else sorted(place.glob("*.onnx")))]
+    files = files_of(arguments.models)
     rows = []
     print("| model | threads | ours, ms | ONNX Runtime | ratio | error |\n|---|" + "--:|" * 5)
     for threads in arguments.threads:

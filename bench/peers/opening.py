@@ -29,7 +29,7 @@ def main():
     arguments = parse()
     if arguments.open_with:
         return print(json.dumps(opening(arguments.open_with, arguments.models[0], arguments.threads[0])))
-    files = [file for place in arguments.models for file in ([place] if place.is_file() else sorted(place.glob("*.onnx")))]
+    files = files_of(arguments.models)
     rows = []
     print("| model | threads | open to first result, ms | ONNX Runtime | ratio | of it open | ONNX Runtime"
           " | memory, MB | ONNX Runtime | ratio | peak, MB | ONNX Runtime |\n|---|" + "--:|" * 11)
@@ -97,6 +97,11 @@ def opening(program, file, threads):
     assert outputs
     peak = resident("VmHWM")
     return {"open": opened - started, "first": first - started, "memory": peak - before, "peak": peak}
+
+
+def files_of(places):
+    """ONNX files, and those of directories."""
+    return [file for place in places for file in ([place] if place.is_file() else sorted(place.glob("*.onnx")))]
 
 
 def inputs_of(file):

@@ -82,11 +82,7 @@ fn convolutions_are_told_apart_by_their_kernels() {
     assert_eq!(family(conv(1, 1, 2), &[&[1, 8, 10, 10], &[32, 4, 3, 3]], &[1, 32, 10, 10]).0, "conv grouped");
     assert_eq!(family(conv(1, 1, 1), &[&[1, 8, 10, 10], &[32, 8, 3, 3]], &[1, 32, 10, 10]).0, "conv grouped");
     let two = family(conv(1, 1, 2), &[&[1, 128, 20, 20], &[64, 64, 3, 3]], &[1, 64, 20, 20]);
-    assert_eq!(
-        two,
-        ("conv filtered", found.1.iter().map(|amount| 2.0 * amount).collect()),
-        "twice that of a group"
-    );
+    assert_eq!(two, ("conv filtered", found.1.iter().map(|amount| 2.0 * amount).collect()), "twice that of a group");
     assert_eq!(family(conv(1, 1, 8), &[&[1, 8, 10, 10], &[8, 1, 3, 3]], &[1, 8, 10, 10]).0, "conv depthwise");
     assert_eq!(family(conv(1, 1, 8), &[&[1, 8, 7, 7], &[8, 1, 3, 3]], &[1, 8, 7, 7]).0, "conv depthwise narrow");
     assert_eq!(family(conv(1, 1, 8), &[&[1, 8, 9, 9], &[8, 1, 7, 7]], &[1, 8, 5, 5]).0, "conv depthwise other");
